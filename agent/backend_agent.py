@@ -11,7 +11,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tonnage.agent import endpoint
 from tonnage.agent.backoff import FailureLog, gap_after, retry
@@ -30,6 +31,8 @@ from tonnage.rpc.messages import NoticeCode
 from tonnage.rpc.packed_reports import PackedReport
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds between two checks of a backend that rests between reports whether its operations have ended.
 _STEP = 0.1
@@ -73,6 +76,9 @@ class BackendAgent:
         self._epoch: Epoch | None = None
         # The epoch of the last answer to a hello; in the end that of ``_epoch`` too.
         self._introduced: int | None = None
+        # Whether the driver can mark the storage, and whether the storage has to be checked before the next attempt.
+        self._has_marks = False
+        self._check_again = False
         self._failure_log = FailureLog(LOG)
         # It has a log of its own, which a successful report does not end.
         self._news_failure_log = FailureLog(LOG)
@@ -177,12 +183,7 @@ class BackendAgent:
 
     def _check_storage(self) -> None:
         """Check the storage. Raises :class:`~tonnage.capacity.errors.TonnageError` if it cannot be used now."""
-        try:
-            self._driver.check()
-        except errors.TonnageError:
-            raise
-        except plugin_errors.CAUGHT as error:
-            raise errors.DriverError(plugin_errors.described(error)) from error
+        _call_driver(self._driver.check)
         self.trouble = None
         self._failure_log.recovered(f"Backend {self.backend} has started")
 
@@ -191,8 +192,11 @@ class BackendAgent:
         self._failure_log.failed(f"Backend {self.backend} cannot start yet and keeps trying: {error}")
         if self._introduced is None:
             # So it is among the backends of the ledger, and shown as down.
+            marks: Mapping[str, str | None] = {}
             with contextlib.suppress(*plugin_errors.CAUGHT):
-                self._introduce()
+                marks = self._driver.ledger_marks()
+            with contextlib.suppress(*plugin_errors.CAUGHT):
+                self._introduce(marks)
         self._notify(NoticeCode.FAILING, self.trouble)
 
     def _finish_operations(self) -> None:
@@ -259,8 +263,8 @@ class BackendAgent:
     def _join(self) -> None:
         """Get an epoch and list the volumes, after all operations of an older epoch have ended.
 
-        So their effects are in the listing and in every report of the new epoch. No operation begins before the driver
-        has made the listing: the commands that it names were only queued.
+        So their effects are in the listing and in every report of the new epoch. No operation begins before a scheduler
+        has taken the listing: the commands that it names were only queued, and the storage may be the wrong one.
         """
         with self._hello_lock:
             requested = self.hellos_requested
@@ -279,26 +283,14 @@ class BackendAgent:
         with self._hello_lock:
             self._hellos_done = requested
         self._serve()
-        listing = retry(
-            lambda: self._snapshots.listing(self._current_epoch(), with_figures=False),
-            self._log_join_failure,
-            self._interrupt,
-            self.settings.backoff,
-        )
-        if listing is None:
-            return
-        self.operations.resume()
-        receipt = retry(
-            lambda: self._scheduler.call(contract.LISTING, listing),
-            self._log_join_failure,
-            self._interrupt,
-            self.settings.backoff,
-        )
+        receipt = retry(self._send_first_listing, self._log_join_failure, self._interrupt, self.settings.backoff)
         if receipt is None:
             return
         self._failure_log.recovered(f"Backend {self.backend} has joined")
         if not receipt.accepted:
-            self._fail_superseded(listing.epoch)
+            self._fail_superseded(self._current_epoch().number)
+            return
+        self.operations.resume()
 
     def _begin_epoch(self, number: int) -> None:
         if self._epoch is not None and self._epoch.number == number:
@@ -318,19 +310,41 @@ class BackendAgent:
                 self._serving = True
 
     def _hello(self) -> messages.Welcome:
-        welcome = self._introduce()
-        if welcome.ledger_id:
-            self._driver.mark_ledger(welcome.ledger_id)
+        """Say hello with the marks of the storage, and mark it if a scheduler accepts it."""
+        with self._checked_again(errors.WrongStorage, errors.DriverError):
+            marks = _call_driver(self._driver.ledger_marks)
+            self._has_marks = bool(marks)
+            welcome = self._introduce(marks)
+            if welcome.ledger_id:
+                _call_driver(lambda: self._driver.mark_ledger(welcome.ledger_id))
         return welcome
 
-    def _introduce(self) -> messages.Welcome:
+    def _send_first_listing(self) -> messages.Receipt:
+        # A driver that has marked the storage notices other storage by itself; a check would accept that.
+        with self._checked_again(errors.WrongStorage):
+            listing = self._snapshots.first_listing(self._current_epoch(), self._has_marks)
+            return self._scheduler.call(contract.LISTING, listing)
+
+    @contextlib.contextmanager
+    def _checked_again(self, *reasons: type[errors.TonnageError]) -> Iterator[None]:
+        """Check the storage first if the last attempt failed for such a reason: the right one may be there now."""
+        if self._check_again:
+            _call_driver(self._driver.check)
+            self._check_again = False
+        try:
+            yield
+        except reasons:
+            self._check_again = True
+            raise
+
+    def _introduce(self, marks: Mapping[str, str | None]) -> messages.Welcome:
         """Say hello, and write nothing to the storage."""
         hello = messages.Hello(
             backend=self.backend,
             nonce=self._nonce,
             availability_zone=self.settings.availability_zone,
             driver=self.settings.driver_name,
-            ledgers=sorted(self._driver.ledgers()),
+            ledger_marks={pool: mark or "" for pool, mark in marks.items()},
         )
         welcome = self._scheduler.call(contract.HELLO, hello)
         self._introduced = welcome.epoch
@@ -493,3 +507,13 @@ class BackendAgent:
                 )
             LOG.info("Backend %s has stopped", self.backend)
             self._closed.set()
+
+
+def _call_driver(method: Callable[[], T]) -> T:
+    """Return the result of a method of a driver, whose other exceptions become DriverError."""
+    try:
+        return method()
+    except errors.TonnageError:
+        raise
+    except plugin_errors.CAUGHT as error:
+        raise errors.DriverError(plugin_errors.described(error)) from error

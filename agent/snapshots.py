@@ -14,7 +14,7 @@ from tonnage.agent.backoff import FailureLog
 from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.pools.pool import CLONE_SUPPORT
-from tonnage.capacity.reports import backend_stats
+from tonnage.capacity.reports import audit_rules, backend_stats
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 
@@ -74,6 +74,22 @@ class StorageSnapshots:
         shared = self._shared_storages
         stamps = self._request_stamps(shared) if shared else {}
         return dataclasses.replace(self._collect(epoch), stamps=dict(stamps))
+
+    def first_listing(self, epoch: Epoch, has_marks: bool) -> messages.Listing:
+        """Return the listing that follows a hello. ``has_marks``: the driver can mark the storage.
+
+        Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot list, or report although it has to.
+        """
+        listing = self.listing(epoch, with_figures=False)
+        if has_marks:
+            return listing
+        try:
+            pools = [audit_rules.reported_name(pool) for pool in backend_stats.pools_of(self._driver.report())]
+        except errors.TonnageError:
+            raise
+        except plugin_errors.CAUGHT as error:
+            raise errors.DriverError(f"the driver cannot report: {plugin_errors.described(error)}") from error
+        return dataclasses.replace(listing, unmarked_pools=pools)
 
     def listing(self, epoch: Epoch, with_figures: bool) -> messages.Listing:
         """Return a listing of all volumes, if wanted with figures to compare it with.

@@ -41,6 +41,10 @@ class KeyReused(TonnageError):
     """The key of an earlier request came again with a different request."""
 
 
+class WrongStorage(TonnageError):
+    """A backend shows other storage than that with the volumes that the ledger counts there."""
+
+
 class OverQuota(TonnageError):
     """The request exceeds the limits of the project."""
 

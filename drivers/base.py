@@ -10,7 +10,7 @@ messages or databases.
 import abc
 import contextlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -121,23 +121,30 @@ class Driver(Plugin):
     def check(self) -> None:
         """Verify that the storage can be used, and remove the remains of operations that a crash interrupted.
 
-        Called once, before any other method. Raises :class:`~tonnage.capacity.errors.ConfigurationError` that names the
+        Called before any other method, and again while schedulers reject the storage: another file system may be
+        mounted by then. Raises :class:`~tonnage.capacity.errors.ConfigurationError` that names the
         option to change, also where another pool, of this or another backend, would see the same volumes and could
         delete them.
         """
 
-    def ledgers(self) -> Collection[str]:
-        """Return the ids of the ledgers that the storage is marked with, as :meth:`mark_ledger` has done.
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        """Return for each pool the id of the ledger that :meth:`mark_ledger` has marked its storage with.
 
-        Another ledger would take all volumes for orphans, so schedulers of another ledger reject the backend. A driver
-        that cannot mark its storage inherits both methods.
+        None stands for storage without a mark. This method writes nothing, and raises
+        :class:`~tonnage.capacity.errors.DriverError` if a mark cannot be read. Schedulers reject a backend whose
+        storage has the mark of another ledger, which would take all volumes for orphans, or no mark although the ledger
+        counts volumes there: its file system is not mounted. A driver that cannot mark its storage inherits both
+        methods; then the first listing has to show one of the volumes that the ledger counts in each pool.
         """
-        return ()
+        return {}
 
     def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the storage with the id of the ledger that has its volumes, where it has no mark of a ledger.
+        """Mark the storage of each pool with the id of the ledger that has its volumes, unless it has a mark.
 
-        The id consists of letters, digits and hyphens. The call is repeated after each start.
+        Only schedulers know whether storage without a mark is new, so no other method writes this mark. The id
+        consists of letters, digits and hyphens. The call is repeated after each start. From the call on, the other
+        methods raise :class:`~tonnage.capacity.errors.DriverError` for storage that has lost its mark: it is not the
+        storage with the volumes, so nothing can be created there, and a missing volume is not a deleted one.
         """
         return
 

@@ -63,14 +63,15 @@ class AgentProcess:
 class Hello:
     """An agent process introduces a backend. ``nonce`` is that of an :class:`AgentProcess`, and identifies its epoch.
 
-    ``ledgers`` are the ids of the ledgers that the backend's storage is marked with.
+    ``ledger_marks`` has, for each pool whose storage can be marked, the id of the ledger in the mark, or an empty text
+    without a mark.
     """
 
     backend: str
     nonce: str
     availability_zone: str
     driver: str
-    ledgers: list[str] = field(default_factory=list)
+    ledger_marks: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,8 @@ class Listing:
     """All volumes on a backend; ``tick`` was taken after the driver had listed them.
 
     ``in_hand`` are the claims whose operations were queued or running meanwhile. ``audit_snapshots`` are those of the
-    pools whose figures were taken together with the listing.
+    pools whose figures were taken together with the listing. ``unmarked_pools`` are, in the first listing of an epoch,
+    the pools of a driver that cannot mark their storage: this listing has to show that the storage is the right one.
     """
 
     backend: str
@@ -122,6 +124,7 @@ class Listing:
     volumes: list[ListedVolume]
     in_hand: list[str] = field(default_factory=list)
     audit_snapshots: list[AuditSnapshot] = field(default_factory=list)
+    unmarked_pools: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,10 @@ module and give it a fixture that returns a factory of drivers::
 
 With ``pytest.register_assert_rewrite("tonnage.drivers.contract")`` in a ``conftest.py``, failures show the values.
 Tests of features that the driver does not declare (thick volumes, extending, cloning, ...) are skipped, with the
-reason. A driver that declares ``supports_migrate`` needs a second fixture, ``make_origin``. Where volumes can be read
-and written through a file, :meth:`~tonnage.drivers.contract.tested_storage.StorageFixtures.open_volume` lets the suite
-compare their content.
+reason. A driver that declares ``supports_migrate`` needs a second fixture, ``make_origin``, and one that marks its
+storage the method :meth:`~tonnage.drivers.contract.tested_storage.StorageFixtures.take_storage_away`. Where volumes
+can be read and written through a file,
+:meth:`~tonnage.drivers.contract.tested_storage.StorageFixtures.open_volume` lets the suite compare their content.
 """
 
 from tonnage.drivers.contract.clone_tests import CloneTests
@@ -22,6 +23,7 @@ from tonnage.drivers.contract.creation_tests import CreationTests
 from tonnage.drivers.contract.extension_tests import ExtensionTests
 from tonnage.drivers.contract.limit_tests import LimitTests
 from tonnage.drivers.contract.manage_tests import ManageTests
+from tonnage.drivers.contract.mark_tests import MarkTests
 from tonnage.drivers.contract.migration_tests import MigrationTests
 from tonnage.drivers.contract.observations import (
     all_stats,
@@ -37,6 +39,7 @@ from tonnage.drivers.contract.observations import (
 )
 from tonnage.drivers.contract.report_tests import ReportTests
 from tonnage.drivers.contract.test_data import (
+    LEDGER_ID,
     content_chunks,
     new_volume,
     resized,
@@ -47,6 +50,7 @@ from tonnage.drivers.contract.test_data import (
 from tonnage.drivers.contract.tested_storage import MakeDriver
 
 __all__ = [
+    "LEDGER_ID",
     "DriverContract",
     "MakeDriver",
     "all_stats",
@@ -69,7 +73,15 @@ __all__ = [
 
 
 class DriverContract(
-    ReportTests, CreationTests, LimitTests, ExtensionTests, CloneTests, MigrationTests, ManageTests, ConcurrencyTests
+    ReportTests,
+    MarkTests,
+    CreationTests,
+    LimitTests,
+    ExtensionTests,
+    CloneTests,
+    MigrationTests,
+    ManageTests,
+    ConcurrencyTests,
 ):
     """The tests of one driver. They create volumes of few GiB, and need exclusive use of the storage.
 

@@ -30,16 +30,6 @@ class ReportTests(StorageFixtures):
         for pool in driver.report():
             observations.assert_plain(pool)
 
-    def test_the_first_mark_of_a_ledger_stays(self, driver: Driver) -> None:
-        assert not driver.ledgers()
-        listed = driver.list_volumes()
-        driver.mark_ledger("1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1")
-        marked = set(driver.ledgers())
-        assert marked <= {"1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1"}
-        driver.mark_ledger("another-ledger")
-        assert set(driver.ledgers()) == marked
-        assert driver.list_volumes() == listed
-
     def test_capacities_have_two_decimals(self, volume: Volume, driver: Driver) -> None:
         driver.create(volume)
         for pool in driver.report():

@@ -17,6 +17,9 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, Source, Terms, Volume
 from tonnage.drivers.contract import observations
 
+#: The id of a ledger, as a scheduler sends it.
+LEDGER_ID = "1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1"
+
 #: Content is compared in chunks of this many bytes, one in each interval.
 CHUNK_BYTES = 1 << 20
 CHUNK_INTERVAL = 4 << 20

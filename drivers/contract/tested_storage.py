@@ -44,6 +44,13 @@ class StorageFixtures:
         """
         raise NotImplementedError("a contract test of a driver with supports_migrate overrides the fixture make_origin")
 
+    def take_storage_away(self, driver: Driver) -> None:
+        """Override if the driver marks its storage: leave empty storage without a mark in the place of the tested one.
+
+        A file system that is not mounted any more is the usual case. The next :meth:`make_driver` uses what is left.
+        """
+        raise NotImplementedError("a contract test of a driver with ledger_marks() overrides take_storage_away()")
+
     def open_volume(self, driver: Driver, stored: StoredVolume) -> contextlib.AbstractContextManager[BinaryIO] | None:
         """Override if possible: open a volume for reading and writing, as its user would.
 

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +86,7 @@ class CSIDriver(Driver):
         Commands of the schedulers finish interrupted creates: a scheduler knows the volumes that are still wanted.
         """
         section = self.conf.section_name
+        self._records.ledger_id = None
         self._capabilities = startup_checks.check_plugin(
             self._plugin, self._pools, section, self._endpoint, self._query_deadline()
         )
@@ -97,12 +98,13 @@ class CSIDriver(Driver):
                 *(self.backend, ", ".join(pending)),
             )
 
-    def ledgers(self) -> Collection[str]:
-        """Return the id in the mark of the state file."""
-        return ownership.file_ledgers(self._state_file)
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        """Return the id in the mark of the state file, which has the volumes of all pools."""
+        return dict.fromkeys((pool.name for pool in self._pools.current()), ownership.ledger_of_file(self._state_file))
 
     def mark_ledger(self, ledger_id: str) -> None:
-        ownership.mark_file(self._state_file, ledger_id)
+        """Mark the state file, and use it only with that mark from now on."""
+        self._records.ledger_id = ownership.mark_file(self._state_file, ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool.

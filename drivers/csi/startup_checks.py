@@ -57,6 +57,7 @@ def check_state_file(records: VolumeRecords, file: Path, backend: str, section: 
     option = f"[{section}] csi_state_file = {file}"
     owner_mark = file.with_name(f"{file.name}.owner")
     try:
+        ownership.require_file_of_mark(file, option)
         owner = ownership.claim(backend, owner_mark)
         records.check()
     except (OSError, sqlite3.Error) as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.drivers.csi.storage_class_config import EPHEMERAL
+from tonnage.drivers.filesystem import ownership
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS volumes (
@@ -61,9 +62,13 @@ class VolumeRecord:
 
 
 class VolumeRecords:
-    """Records in a file. Thread-safe. All methods raise sqlite3.Error if the file cannot be used."""
+    """Records in a file. Thread-safe. All methods raise sqlite3.Error if the file cannot be used.
+
+    ``ledger_id`` is the id in the file's mark, without which the file cannot be used; None before it is marked.
+    """
 
     def __init__(self, file: Path) -> None:
+        self.ledger_id: str | None = None
         self._file = file
         self._lock = threading.Lock()
         #: The records of volumes that were saved since, by the plugin's ids, for each context that watches.
@@ -131,10 +136,19 @@ class VolumeRecords:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._require_mark()
         # Each call opens the file: that takes less time than a commit, and leaves no connection open in threads that
         # end.
         with self._lock, contextlib.closing(sqlite3.connect(self._file, timeout=5.0)) as database, database:
             yield database
+
+    def _require_mark(self) -> None:
+        try:
+            lost = None if self.ledger_id is None else ownership.lost_mark(self._file, self.ledger_id)
+        except OSError as error:
+            raise sqlite3.OperationalError(f"its mark cannot be read: {error}") from error
+        if lost:
+            raise sqlite3.OperationalError(lost)
 
 
 def _delete_row(database: sqlite3.Connection, record: VolumeRecord) -> None:

@@ -7,7 +7,7 @@ system: every regular file in a pool's folder is a volume of that pool, includin
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_log import log as logging
@@ -16,8 +16,8 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
-from tonnage.drivers.filesystem import clones, ownership, pool_setup, sparse_copy, volume_files
-from tonnage.drivers.filesystem.folder_pool import LEDGER_MARK, SAFE_NAME, Pool, folder_of_location
+from tonnage.drivers.filesystem import clones, pool_setup, sparse_copy, volume_files
+from tonnage.drivers.filesystem.folder_pool import SAFE_NAME, Pool, folder_of_location
 from tonnage.drivers.options import Section
 from tonnage.drivers.snapshot_cache import SnapshotCache
 
@@ -56,19 +56,14 @@ class FilesystemDriver(Driver):
         """
         pool_setup.prepare(self._pools.values())
 
-    def ledgers(self) -> Collection[str]:
-        """Return the ids in the marks of the folders. A folder that cannot be read is left out, as in reports."""
-        ledger_ids: set[str] = set()
-        for pool in self._pools.values():
-            with contextlib.suppress(errors.TonnageError), pool.open_folder("its ledger cannot be read") as folder:
-                ledger_ids.update(filter(None, [ownership.owner(LEDGER_MARK, folder)]))
-        return ledger_ids
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        """Return the ids in the marks of the folders."""
+        return {pool.name: pool.ledger_mark() for pool in self._pools.values()}
 
     def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the folders. One that cannot be written to is left out; reports tell why."""
+        """Mark the folders."""
         for pool in self._pools.values():
-            with contextlib.suppress(errors.TonnageError), pool.open_folder("it cannot be marked") as folder:
-                ownership.claim(ledger_id, LEDGER_MARK, folder)
+            pool.mark_ledger(ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool.

@@ -9,7 +9,6 @@ no release lists, counts or manages it, including releases that do not know it.
 
 import errno
 import os
-from collections.abc import Collection
 from pathlib import Path
 
 from tonnage.capacity import errors
@@ -46,20 +45,45 @@ def claim(name: str, mark: str | Path, folder: int | None = None) -> str:
         return name
 
 
-def file_ledgers(file: Path | None) -> Collection[str]:
-    """Return the id of the ledger that a driver's state file is marked with, if it is. Raises DriverError."""
+def ledger_of_file(file: Path) -> str | None:
+    """Return the id of the ledger that a driver's state file is marked with, None without. Raises DriverError."""
     try:
-        ledger_id = None if file is None else owner(_ledger_mark(file))
+        return owner(_ledger_mark(file))
     except OSError as error:
         raise errors.DriverError(f"the ledger of {file} cannot be read: {error.strerror}") from error
-    return () if ledger_id is None else (ledger_id,)
 
 
-def mark_file(file: Path | None, ledger_id: str) -> None:
-    """Mark a driver's state file with the id of its ledger. Raises DriverError."""
+def require_file_of_mark(file: Path, option: str) -> None:
+    """Raise ConfigurationError if a state file is gone and its mark is left: a new file would have no volumes.
+
+    ``option`` is the option that names the file, and its value. Raises OSError.
+    """
+    mark = _ledger_mark(file)
+    if owner(mark) is not None and not file.exists():
+        raise errors.ConfigurationError(
+            f"{option}: the file with the volumes is gone; restore it, or if they are lost for good, remove its mark "
+            f"{mark} too"
+        )
+
+
+def lost_mark(file: Path, ledger_id: str) -> str | None:
+    """Return the text of the error if a state file does not have the mark of its ledger any more. Raises OSError."""
+    mark = _ledger_mark(file)
+    if owner(mark) == ledger_id:
+        return None
+    return (
+        f"{file} has lost its mark {mark} of ledger {ledger_id}, so the volumes may be in another file; bring that "
+        "back with the mark, or restart the agent"
+    )
+
+
+def mark_file(file: Path, ledger_id: str) -> str:
+    """Mark a driver's state file with the id of its ledger, unless it has a mark; return the id in the mark.
+
+    Raises DriverError.
+    """
     try:
-        if file is not None:
-            claim(ledger_id, _ledger_mark(file))
+        return claim(ledger_id, _ledger_mark(file))
     except OSError as error:
         raise errors.DriverError(f"{file} cannot be marked with its ledger: {error.strerror}") from error
 

@@ -10,7 +10,7 @@ import contextlib
 import re
 import socket
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from oslo_log import log as logging
@@ -71,21 +71,26 @@ class LVMDriver(Driver):
         #: The last logged problem of the group or the pool, so that each problem is logged once.
         self._logged_problem = ""
         self._capabilities = capabilities(conf, backend)
+        #: The id of the ledger in the tag of the location, None until the location is marked.
+        self._ledger_id: str | None = None
 
     def check(self) -> None:
         """Verify that the group can be used, create the thin pool if it is missing, and tag the location as owned.
 
         Interrupted changes are completed.
         """
+        self._ledger_id = None
         group_setup.prepare(self._location, self.backend, self.conf)
 
-    def ledgers(self) -> Collection[str]:
-        """Return the ids in the tags of the location."""
-        return self._location.ledgers(self._read_group(f"the ledger of backend {self.backend} cannot be read"))
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        """Return the id in the tag of the location."""
+        group = self._read_group(f"the ledger of backend {self.backend} cannot be read")
+        return {self._name: self._location.ledger(group)}
 
     def mark_ledger(self, ledger_id: str) -> None:
+        """Tag the location, unless it has the tag of a ledger, and require that tag from now on."""
         try:
-            self._location.mark_ledger(ledger_id)
+            self._ledger_id = self._location.mark_ledger(ledger_id)
         except CommandFailed as error:
             raise errors.DriverError(
                 f"backend {self.backend} cannot be marked with its ledger: {message_with_remedy(error)}", clean=True
@@ -238,6 +243,12 @@ class LVMDriver(Driver):
         if not self._location.exists_in(group):
             raise errors.DriverError(
                 f"{context}: there is no thin pool {self._location.group}/{self._location.pool} any more", clean=clean
+            )
+        if self._ledger_id is not None and self._location.ledger(group) != self._ledger_id:
+            raise errors.DriverError(
+                f"{context}: {self._location} has lost the tag of ledger {self._ledger_id} (another one of that "
+                "name?), so its volumes may be elsewhere; bring them back with the tag, or restart the agent",
+                clean=clean,
             )
         return group
 

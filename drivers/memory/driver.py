@@ -5,7 +5,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,10 @@ class MemoryDriver(Driver):
     def check(self) -> None:
         """Read the state file, if it exists, and verify that it can be written and belongs to this backend."""
         name = f"[{self.conf.section_name}] memory_state_file = {self._file}"
+        self._state.ledger_id = None
         try:
             if self._file is not None:
+                ownership.require_file_of_mark(self._file, name)
                 self._claim_file(self._file, name)
             self._state.check()
         except OSError as error:
@@ -117,13 +119,14 @@ class MemoryDriver(Driver):
                 f"{name}: not a state file of this driver ({error}); name another or remove it"
             ) from error
 
-    def ledgers(self) -> Collection[str]:
-        """Return the id in the mark of the state file."""
-        return ownership.file_ledgers(self._file)
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        """Return the id in the mark of the state file for all pools; nothing without a file."""
+        return {} if self._file is None else dict.fromkeys(self._pools, ownership.ledger_of_file(self._file))
 
     def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the state file, if there is one."""
-        ownership.mark_file(self._file, ledger_id)
+        """Mark the state file, if there is one, and use it only with that mark from now on."""
+        if self._file is not None:
+            self._state.ledger_id = ownership.mark_file(self._file, ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
+from tonnage.drivers.filesystem import ownership
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,13 @@ VolumeEntries: TypeAlias = Mapping[str, VolumeEntry]
 
 
 class State:
-    """Volumes by pool. Read and change them only within :meth:`locked`."""
+    """Volumes by pool. Read and change them only within :meth:`locked`.
+
+    ``ledger_id`` is the id in the file's mark, without which the file cannot be used; None before it is marked.
+    """
 
     def __init__(self, file: Path | None, shared: bool) -> None:
+        self.ledger_id: str | None = None
         self._file = file
         self._shared = shared
         self._lock = threading.Lock()
@@ -58,6 +63,7 @@ class State:
             stack.enter_context(self._lock)
             try:
                 stack.enter_context(self._file_lock())
+                self._require_mark()
                 if self._shared:
                     self._read()
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -76,6 +82,12 @@ class State:
         except OSError as error:
             raise self._unusable_error(error) from error
         self._volumes = changed
+
+    def _require_mark(self) -> None:
+        if self._file is None or self.ledger_id is None:
+            return
+        if (lost := ownership.lost_mark(self._file, self.ledger_id)) is not None:
+            raise ValueError(lost)
 
     def _unusable_error(self, error: Exception) -> errors.DriverError:
         return errors.DriverError(f"memory_state_file {self._file} cannot be used: {error}", clean=True)

@@ -3,7 +3,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import is_backend_name
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import backends, listings, reports
+from tonnage.ledger.inventory import backends, listings, reports, stored_volumes
 from tonnage.ledger.locks import ledger_identity
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import AgentProcess, Hello, Listing, Receipt, Welcome
@@ -30,6 +30,9 @@ _HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonc
 Message = TypeVar("Message")
 Result = TypeVar("Result")
 
+
+#: Most pools that a refusal names.
+_MOST_POOLS = 5
 
 #: Seconds without a hello after which the other process has gone.
 _END = 300.0
@@ -119,7 +122,7 @@ class Registration:
                 f"backend is {message.backend!r}: expected host@backend, two names without '@', '#' and blanks"
             )
         ledger_id = self._database.run_past_duplicates(ledger_identity.ledger_id)
-        if other_ledgers := sorted(set(message.ledgers) - {ledger_id}):
+        if other_ledgers := sorted(set(message.ledger_marks.values()) - {ledger_id, ""}):
             LOG.error(
                 "Backend %s: its storage belongs to ledger %s, and this is %s",
                 message.backend,
@@ -133,6 +136,12 @@ class Registration:
             )
         if (conflict := self._held_by_another(message)) is not None:
             return conflict
+        if unmarked_pools := [pool for pool, mark in message.ledger_marks.items() if not mark]:
+            with self._database.reading() as session:
+                counted = stored_volumes.counted(session, message.backend, unmarked_pools)
+            if counted:
+                LOG.error("Backend %s: its storage has no mark of ledger %s", message.backend, ledger_id)
+                return _wrong_storage(message.backend, counted, f"has no mark of ledger {ledger_id}")
         # The first hello of a backend may reach two schedulers at once.
         row = self._database.run_past_duplicates(_say_hello, message)
         with self._database.reading() as session:
@@ -178,6 +187,8 @@ class Registration:
             return Receipt(accepted=False)
         with self._database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
+            if unlisted := stored_volumes.unlisted(session, message.backend, message.unmarked_pools, message.volumes):
+                raise _wrong_storage(message.backend, unlisted, "holds none of them")
         # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
         # listing. A driver need not work for an operation that it has done already.
         for claim in pending:
@@ -207,3 +218,14 @@ def _result(work: Callable[[Message], Result], message: Message) -> Result | Exc
 
 def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
     return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
+
+
+def _wrong_storage(backend: str, volume_counts: Mapping[str, int], lack: str) -> errors.WrongStorage:
+    """Return the error for pools that do not show the storage of the volumes that the ledger counts there."""
+    names = [f"{backend}#{pool} ({count} volume(s))" for pool, count in sorted(volume_counts.items())]
+    more = f" and {len(names) - _MOST_POOLS} more" if len(names) > _MOST_POOLS else ""
+    return errors.WrongStorage(
+        f"the ledger counts volumes in {', '.join(names[:_MOST_POOLS])}{more}, and the storage there {lack}: mount the "
+        "file system with the volumes, then the backend joins by itself; if they are lost for ever: tonnage-manage "
+        f"backend remove {backend}#{min(volume_counts)} --volumes-are-lost"
+    )

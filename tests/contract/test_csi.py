@@ -12,6 +12,7 @@ from tests.servers.csi_plugin import CsiPlugin, Settings
 from tests.unit.drivers import configured
 from tonnage.capacity.units import GIB
 from tonnage.drivers import contract, loader
+from tonnage.drivers.base import Driver
 
 
 @pytest.fixture(
@@ -33,3 +34,8 @@ class TestCSIDriver(contract.DriverContract):
         )
         yield functools.partial(loader.load, "host@csi", "csi", configured.conf(tmp_path, text))
         shutil.rmtree(plugin.folder, ignore_errors=True)
+
+    def take_storage_away(self, driver: Driver) -> None:
+        file = Path(driver.conf.csi_state_file)
+        file.unlink()
+        file.with_name(f"{file.name}.ledger").unlink()

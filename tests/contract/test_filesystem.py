@@ -39,8 +39,16 @@ class _FilesystemContract(contract.DriverContract):
         shutil.rmtree(folder)
 
     def open_volume(self, driver: Driver, stored: StoredVolume) -> BinaryIO:
-        pool = next(pool for pool in driver.report() if pool["pool_name"] == stored.pool)
-        return (Path(pool["location_info"].split(":", 2)[2]) / stored.id).open("r+b")
+        return (_folders(driver)[stored.pool] / stored.id).open("r+b")
+
+    def take_storage_away(self, driver: Driver) -> None:
+        for folder in _folders(driver).values():
+            shutil.rmtree(folder)
+            folder.mkdir()
+
+
+def _folders(driver: Driver) -> dict[str, Path]:
+    return {pool["pool_name"]: Path(pool["location_info"].split(":", 2)[2]) for pool in driver.report()}
 
 
 class TestFilesystemDriver(_FilesystemContract):

@@ -2,7 +2,7 @@
 """The contract suite for the LVM driver: thick volumes on this machine, and both kinds in a guest system."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from tests.servers import lvm_guest
 from tests.unit.drivers import configured, lvm_host
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import contract, loader
+from tonnage.drivers.base import Driver
 from tonnage.drivers.lvm.driver import LVMDriver
 
 #: Commands of LVM are slow; the functional tests of the driver run it on real groups in the normal suite.
@@ -38,7 +39,19 @@ def guest_group(lvm: lvm_guest.LvmGuest) -> Iterator[str]:
     lvm.run("vgremove", "--yes", "contract-thick")
 
 
-class TestThickVolumes(contract.DriverContract):
+_UNTAG = ("--deltag", f"tonnage.ledger={contract.LEDGER_ID}")
+
+
+class _LVMContract(contract.DriverContract):
+    """A group without the tag of a ledger stands for another group of the same name."""
+
+    untag: Callable[[], object]
+
+    def take_storage_away(self, driver: Driver) -> None:
+        self.untag()
+
+
+class TestThickVolumes(_LVMContract):
     made = (Provisioning.THICK,)
 
     @pytest.fixture
@@ -51,11 +64,13 @@ class TestThickVolumes(contract.DriverContract):
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {host_group.name}\nlvm_type = default\nvolume_clear = none\n"
             f"lvm_root_helper = {host_group.helper}\nreserved_percentage = 20\n"
         )
+        self.untag = lambda: host_group.run("vgchange", *_UNTAG, host_group.name)
         yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
         host_group.run("lvremove", "--yes", host_group.name)
+        self.untag()
 
 
-class TestThinVolumes(contract.DriverContract):
+class TestThinVolumes(_LVMContract):
     made = (Provisioning.THIN,)
 
     @pytest.fixture
@@ -64,11 +79,13 @@ class TestThinVolumes(contract.DriverContract):
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {thin_pool}\nlvm_root_helper = {lvm.helper()}\n"
             "max_over_subscription_ratio = 1.5\n"
         )
+        self.untag = lambda: lvm.run("lvchange", *_UNTAG, f"{thin_pool}/contract-pool")
         yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
         lvm.run("lvremove", "--yes", "--select", 'pool_lv!=""', thin_pool)
+        self.untag()
 
 
-class TestThickVolumesInTheGuest(contract.DriverContract):
+class TestThickVolumesInTheGuest(_LVMContract):
     made = (Provisioning.THICK,)
 
     @pytest.fixture
@@ -78,5 +95,7 @@ class TestThickVolumesInTheGuest(contract.DriverContract):
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {guest_group}\nlvm_type = default\nvolume_clear = none\n"
             f"lvm_root_helper = {lvm.helper()}\nreserved_percentage = 50\n"
         )
+        self.untag = lambda: lvm.run("vgchange", *_UNTAG, guest_group)
         yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
         lvm.run("lvremove", "--yes", guest_group)
+        self.untag()

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.drivers import configured
 from tonnage.drivers import contract, loader
+from tonnage.drivers.base import Driver
 
 
 class TestMemoryDriver(contract.DriverContract):
@@ -31,3 +32,8 @@ class TestMemoryDriver(contract.DriverContract):
         folder.mkdir()
         conf = configured.conf(folder, f"[far]\nvolume_driver = memory\nmemory_state_file = {folder / 'state.json'}\n")
         return functools.partial(loader.load, "other@far", "far", conf)
+
+    def take_storage_away(self, driver: Driver) -> None:
+        file = Path(driver.conf.memory_state_file)
+        file.unlink()
+        file.with_name(f"{file.name}.ledger").unlink()

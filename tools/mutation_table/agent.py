@@ -84,4 +84,11 @@ MUTATIONS = (
         "        return dataclasses.replace(report, stamps=dict(self._request_stamps(shared) if shared else {}))",
         (guards.BACKEND_AGENT,),
     ),
+    Mutation(
+        "An agent executes nothing until a scheduler has accepted its listing.",
+        "agent/backend_agent.py",
+        "        receipt = retry(self._send_first_listing,",
+        "        self.operations.resume()\n        receipt = retry(self._send_first_listing,",
+        (guards.BACKEND_AGENT,),
+    ),
 )

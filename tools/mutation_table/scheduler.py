@@ -213,4 +213,25 @@ MUTATIONS = (
         "self._database.run(_record_heartbeat, me)",
         (guards.MEMBERSHIP,),
     ),
+    Mutation(
+        "A backend whose storage lost its mark does not join where the ledger counts volumes.",
+        "scheduler/agents/registration.py",
+        "for pool, mark in message.ledger_marks.items() if not mark]",
+        "for pool, mark in message.ledger_marks.items() if False]",
+        (guards.REGISTRATION_STORAGE,),
+    ),
+    Mutation(
+        "A backend without marks does not join with a listing that shows none of its volumes.",
+        "scheduler/agents/registration.py",
+        "if unlisted := stored_volumes.unlisted(",
+        "if unlisted := None and stored_volumes.unlisted(",
+        (guards.REGISTRATION_STORAGE,),
+    ),
+    Mutation(
+        "A volume with an operation proves nothing about the storage.",
+        "ledger/inventory/stored_volumes.py",
+        "sa.case((claim.state != pool_counters.CONFIRMED, claim.id))) == 0)",
+        "sa.case((claim.state != pool_counters.CONFIRMED, claim.id))) >= 0)",
+        (guards.REGISTRATION_STORAGE,),
+    ),
 )

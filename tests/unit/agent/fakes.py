@@ -69,6 +69,8 @@ class GatedDriver(Driver):
         self.news: Callable[[], bool] = lambda: False
         self.pools: Sequence[Mapping[str, Any]] = ()
         self.storage: str | None = None
+        self.can_mark = True
+        self.ledger_mark: str | None = None
         self.calls: list[str] = []
         self.given: list[tuple[Any, ...]] = []
         self.running = 0
@@ -109,8 +111,12 @@ class GatedDriver(Driver):
     def check(self) -> None:
         self.enter("check")
 
+    def ledger_marks(self) -> Mapping[str, str | None]:
+        return {"pool": self.ledger_mark} if self.can_mark else {}
+
     def mark_ledger(self, ledger_id: str) -> None:
         self.enter("mark")
+        self.ledger_mark = self.ledger_mark or ledger_id
 
     def has_news(self) -> bool:
         return self.news()

@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -110,6 +110,61 @@ def test_a_storage_that_cannot_be_used_is_checked_again(
     assert driver.calls[:4] == ["check", "check", "check", "check"]
     assert "mark" in driver.calls
     assert agent.trouble is None
+
+
+def test_storage_that_schedulers_reject_is_not_marked_and_is_checked_before_each_attempt(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = errors.WrongStorage("the ledger counts volumes there, and the storage has no mark")
+    scheduler.failures["hello"] = [refusal] * 2
+    scheduler.ledger_id = "ledger-1"
+    checks = itertools.count(1)
+    driver.on_entry["check"] = lambda: next(checks) == 3 and setattr(driver, "ledger_mark", "ledger-1")
+    make().start()
+    eventually(lambda: scheduler.reports, "it joins as soon as the storage is there")
+    assert [hello.ledger_marks for hello in scheduler.hellos] == [{"pool": ""}, {"pool": ""}, {"pool": "ledger-1"}]
+    assert driver.calls[:5] == ["check", "check", "check", "mark", "list"]
+    complaints = [record.message for record in caplog.records if "cannot join yet" in record.message]
+    assert complaints == [f"Backend {BACKEND} cannot join yet and keeps trying: {refusal.message}"]
+
+
+def test_a_driver_that_cannot_read_its_mark_says_no_hello(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hello without the mark would be one of storage that cannot be marked."""
+    reads = iter([errors.DriverError("no answer"), ValueError("garbled")])
+
+    def marks() -> Mapping[str, str | None]:
+        for error in reads:
+            raise error
+        return {"pool": "ledger-1"}
+
+    monkeypatch.setattr(driver, "ledger_marks", marks)
+    make().start()
+    eventually(lambda: scheduler.reports)
+    assert [hello.ledger_marks for hello in scheduler.hellos] == [{"pool": "ledger-1"}]
+
+
+def test_a_driver_without_marks_runs_nothing_until_its_listing_is_accepted(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: fakes.Calls
+) -> None:
+    driver.can_mark = False
+    scheduler.failures["listing"] = [errors.WrongStorage("the storage holds none of them")] * 1000
+    agent = make()
+    agent.start()
+    eventually(lambda: len(scheduler.failures["listing"]) < 998, "it lists again")
+    client.run(BACKEND, [command("c1", "v1", Verb.DELETE)])
+    eventually(agent.operations.in_hand)
+    lists = driver.calls.count("list")
+    eventually(lambda: driver.calls.count("list") > lists + 1)
+    assert "delete v1" not in driver.calls
+    assert driver.calls.count("check") >= driver.calls.count("list") - 1, "other storage may be there by now"
+    driver.volumes["v1"] = 2
+    scheduler.failures.clear()
+    assert scheduler.outcome_of("c1").ok
+    assert scheduler.listings[0].unmarked_pools == ["pool"]
+    agent.list_now()
+    assert eventually(lambda: scheduler.listings[1:])[0].unmarked_pools == [], "only the first listing is compared"
 
 
 def test_a_backend_that_cannot_start_can_be_stopped(

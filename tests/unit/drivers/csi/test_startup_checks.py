@@ -85,3 +85,13 @@ def test_a_state_file_belongs_to_one_backend(plugin: CsiPlugin, make: Make, tmp_
     (tmp_path / "broken.db").write_text("no database at all, but long enough to look like a file of somebody else")
     with pytest.raises(errors.ConfigurationError, match=r"broken.db: file is not a database"):
         make(state="broken.db")
+
+
+def test_a_state_file_that_is_gone_is_not_made_again_while_its_mark_is_there(make: Make, tmp_path: Path) -> None:
+    make(state="array.db").mark_ledger("ledger-1")
+    (tmp_path / "array.db").unlink()
+    with pytest.raises(errors.ConfigurationError, match=r"array.db: the file with the volumes is gone; restore it, or"):
+        make(state="array.db")
+    assert not (tmp_path / "array.db").exists()
+    (tmp_path / "array.db.ledger").unlink()
+    assert set(make(state="array.db").ledger_marks().values()) == {None}

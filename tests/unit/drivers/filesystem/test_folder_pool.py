@@ -107,6 +107,28 @@ def test_a_folder_of_another_pool_is_not_used(tmp_path: pathlib.Path) -> None:
         pytest.fail("the folder was opened")
 
 
+@pytest.mark.parametrize("other_id", [None, "another-ledger"])
+def test_a_folder_that_lost_the_mark_of_its_ledger_is_not_used(tmp_path: pathlib.Path, other_id: str | None) -> None:
+    """An emptied folder is the same folder, and nothing in it was deleted by Tonnage."""
+    pool = checked(tmp_path)
+    assert pool.ledger_mark() is None
+    for ledger_id in ("ledger-1", "ledger-2"):
+        pool.mark_ledger(ledger_id)
+        assert (pool.ledger_mark(), pool.ledger_id) == ("ledger-1", "ledger-1"), "the first mark stays"
+    for mark in tmp_path.iterdir():
+        mark.unlink()
+    if other_id is not None:
+        (tmp_path / folder_pool.LEDGER_MARK).symlink_to(other_id)
+    left = sorted(tmp_path.iterdir())
+    lost = pytest.raises(
+        errors.DriverError, match=r"^create: folder .* has lost the mark .tonnage-ledger of ledger led"
+    )
+    with lost as caught, pool.open_folder("create", clean=True):
+        pytest.fail("the folder was opened")
+    assert caught.value.clean
+    assert sorted(tmp_path.iterdir()) == left, "nothing is written there, no mark either"
+
+
 def test_another_folder_at_the_same_path_is_not_used(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "volumes"
     path.mkdir()

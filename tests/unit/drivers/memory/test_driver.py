@@ -111,6 +111,30 @@ def test_removed_pools_stay_in_the_state_file(tmp_path: Path) -> None:
     assert set(json.loads(state.read_text(encoding="utf-8"))["pool2"]) == {"v"}
 
 
+# Marks of state files
+
+
+def test_a_state_file_that_is_gone_is_not_made_again_while_its_mark_is_there(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    make(tmp_path, f"memory_state_file = {state}").mark_ledger("ledger-1")
+    state.rename(tmp_path / "moved")
+    with pytest.raises(errors.ConfigurationError) as caught:
+        make(tmp_path, f"memory_state_file = {state}")
+    assert str(caught.value) == (
+        f"[mem] memory_state_file = {state}: the file with the volumes is gone; restore it, or if they are lost for "
+        f"good, remove its mark {state}.ledger too"
+    )
+    assert not state.exists()
+    (tmp_path / "moved").rename(state)
+    assert set(make(tmp_path, f"memory_state_file = {state}").ledger_marks().values()) == {"ledger-1"}
+
+
+def test_a_driver_without_a_state_file_has_no_marks(tmp_path: Path) -> None:
+    driver = make(tmp_path)
+    driver.mark_ledger("ledger-1")
+    assert driver.ledger_marks() == {}
+
+
 # Owners of state files
 
 
