@@ -9,6 +9,7 @@ Commands run on other threads, see :mod:`tonnage.agent.operations`, and so do fu
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,6 +34,9 @@ from tonnage.rpc.packed_reports import PackedReport
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Random bytes in a mark of the storage.
+_MARK_BYTES = 4
 
 #: Seconds between two checks of a backend that rests between reports whether its operations have ended.
 _STEP = 0.1
@@ -76,8 +80,8 @@ class BackendAgent:
         self._epoch: Epoch | None = None
         # The epoch of the last answer to a hello; in the end that of ``_epoch`` too.
         self._introduced: int | None = None
-        # Whether the driver can mark the storage, and whether the storage has to be checked before the next attempt.
-        self._has_marks = False
+        # The marks of the storage by pool, and whether the storage has to be checked before the next attempt.
+        self._marks: Mapping[str, str | None] = {}
         self._check_again = False
         self._failure_log = FailureLog(LOG)
         # It has a log of its own, which a successful report does not end.
@@ -312,17 +316,18 @@ class BackendAgent:
     def _hello(self) -> messages.Welcome:
         """Say hello with the marks of the storage, and mark it if a scheduler accepts it."""
         with self._checked_again(errors.WrongStorage, errors.DriverError):
-            marks = _call_driver(self._driver.ledger_marks)
-            self._has_marks = bool(marks)
-            welcome = self._introduce(marks)
+            welcome = self._introduce(_call_driver(self._driver.ledger_marks))
             if welcome.ledger_id:
-                _call_driver(lambda: self._driver.mark_ledger(welcome.ledger_id))
+                # Random: a mount point that was marked before the file system was mounted differs from that.
+                mark = f"{welcome.ledger_id}-{secrets.token_hex(_MARK_BYTES)}"
+                _call_driver(lambda: self._driver.mark_ledger(mark))
+            self._marks = _call_driver(self._driver.ledger_marks)
         return welcome
 
     def _send_first_listing(self) -> messages.Receipt:
         # A driver that has marked the storage notices other storage by itself; a check would accept that.
         with self._checked_again(errors.WrongStorage):
-            listing = self._snapshots.first_listing(self._current_epoch(), self._has_marks)
+            listing = self._snapshots.first_listing(self._current_epoch(), _texts(self._marks))
             return self._scheduler.call(contract.LISTING, listing)
 
     @contextlib.contextmanager
@@ -344,7 +349,7 @@ class BackendAgent:
             nonce=self._nonce,
             availability_zone=self.settings.availability_zone,
             driver=self.settings.driver_name,
-            ledger_marks={pool: mark or "" for pool, mark in marks.items()},
+            ledger_marks=_texts(marks),
         )
         welcome = self._scheduler.call(contract.HELLO, hello)
         self._introduced = welcome.epoch
@@ -507,6 +512,11 @@ class BackendAgent:
                 )
             LOG.info("Backend %s has stopped", self.backend)
             self._closed.set()
+
+
+def _texts(marks: Mapping[str, str | None]) -> dict[str, str]:
+    """Return marks for a message."""
+    return {pool: mark or "" for pool, mark in marks.items()}
 
 
 def _call_driver(method: Callable[[], T]) -> T:

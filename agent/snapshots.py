@@ -75,14 +75,14 @@ class StorageSnapshots:
         stamps = self._request_stamps(shared) if shared else {}
         return dataclasses.replace(self._collect(epoch), stamps=dict(stamps))
 
-    def first_listing(self, epoch: Epoch, has_marks: bool) -> messages.Listing:
-        """Return the listing that follows a hello. ``has_marks``: the driver can mark the storage.
+    def first_listing(self, epoch: Epoch, ledger_marks: Mapping[str, str]) -> messages.Listing:
+        """Return the listing that follows a hello. ``ledger_marks`` are empty if the driver cannot mark the storage.
 
         Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot list, or report although it has to.
         """
         listing = self.listing(epoch, with_figures=False)
-        if has_marks:
-            return listing
+        if ledger_marks:
+            return dataclasses.replace(listing, ledger_marks=dict(ledger_marks))
         try:
             pools = [audit_rules.reported_name(pool) for pool in backend_stats.pools_of(self._driver.report())]
         except errors.TonnageError:

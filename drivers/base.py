@@ -128,23 +128,24 @@ class Driver(Plugin):
         """
 
     def ledger_marks(self) -> Mapping[str, str | None]:
-        """Return for each pool the id of the ledger that :meth:`mark_ledger` has marked its storage with.
+        """Return the mark of each pool's storage, which :meth:`mark_ledger` has written; None without a mark.
 
-        None stands for storage without a mark. This method writes nothing, and raises
-        :class:`~tonnage.capacity.errors.DriverError` if a mark cannot be read. Schedulers reject a backend whose
-        storage has the mark of another ledger, which would take all volumes for orphans, or no mark although the ledger
-        counts volumes there: its file system is not mounted. A driver that cannot mark its storage inherits both
-        methods; then the first listing has to show one of the volumes that the ledger counts in each pool.
+        This method writes nothing, and raises :class:`~tonnage.capacity.errors.DriverError` if a mark cannot be read.
+        Schedulers reject storage with the mark of another ledger, which would take all volumes for orphans, and storage
+        without the mark of the volumes that the ledger counts there: its file system is not mounted. A driver that
+        cannot mark its storage inherits both methods; then the first listing has to show one of the volumes that the
+        ledger counts in each pool.
         """
         return {}
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the storage of each pool with the id of the ledger that has its volumes, unless it has a mark.
+    def mark_ledger(self, mark: str) -> None:
+        """Write this mark to the storage of each pool that has no mark.
 
-        Only schedulers know whether storage without a mark is new, so no other method writes this mark. The id
-        consists of letters, digits and hyphens. The call is repeated after each start. From the call on, the other
-        methods raise :class:`~tonnage.capacity.errors.DriverError` for storage that has lost its mark: it is not the
-        storage with the volumes, so nothing can be created there, and a missing volume is not a deleted one.
+        Only schedulers know whether storage without a mark is new, so no other method writes it. The mark begins with
+        the id of the ledger that has the volumes, and consists of letters, digits and hyphens. The call is repeated
+        after each start. From the call on, the other methods raise :class:`~tonnage.capacity.errors.DriverError` for
+        storage that has lost its mark: it is not the storage with the volumes, so nothing can be created there, and a
+        missing volume is not a deleted one.
         """
         return
 

@@ -63,8 +63,7 @@ class AgentProcess:
 class Hello:
     """An agent process introduces a backend. ``nonce`` is that of an :class:`AgentProcess`, and identifies its epoch.
 
-    ``ledger_marks`` has, for each pool whose storage can be marked, the id of the ledger in the mark, or an empty text
-    without a mark.
+    ``ledger_marks`` has the mark of the storage of each pool whose storage can be marked, an empty text without one.
     """
 
     backend: str
@@ -79,7 +78,7 @@ class Welcome:
     """The answer to a hello: the epoch in which the agent counts its ticks from now on.
 
     ``shared_storages`` are the ids of the storages that the backend shares with others according to the ledger.
-    ``ledger_id`` is the id of that ledger, with which the agent marks the storage.
+    ``ledger_id`` is the id of that ledger, with which the marks of the storage begin.
     """
 
     epoch: int
@@ -114,8 +113,9 @@ class Listing:
     """All volumes on a backend; ``tick`` was taken after the driver had listed them.
 
     ``in_hand`` are the claims whose operations were queued or running meanwhile. ``audit_snapshots`` are those of the
-    pools whose figures were taken together with the listing. ``unmarked_pools`` are, in the first listing of an epoch,
-    the pools of a driver that cannot mark their storage: this listing has to show that the storage is the right one.
+    pools whose figures were taken together with the listing. The first listing of an epoch also has ``ledger_marks``,
+    by pool, or the ``unmarked_pools`` of a driver that cannot mark their storage: it has to show that the storage is
+    the right one.
     """
 
     backend: str
@@ -124,6 +124,7 @@ class Listing:
     volumes: list[ListedVolume]
     in_hand: list[str] = field(default_factory=list)
     audit_snapshots: list[AuditSnapshot] = field(default_factory=list)
+    ledger_marks: dict[str, str] = field(default_factory=dict)
     unmarked_pools: list[str] = field(default_factory=list)
 
 

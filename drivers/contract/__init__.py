@@ -39,7 +39,7 @@ from tonnage.drivers.contract.observations import (
 )
 from tonnage.drivers.contract.report_tests import ReportTests
 from tonnage.drivers.contract.test_data import (
-    LEDGER_ID,
+    LEDGER_MARK,
     content_chunks,
     new_volume,
     resized,
@@ -50,7 +50,7 @@ from tonnage.drivers.contract.test_data import (
 from tonnage.drivers.contract.tested_storage import MakeDriver
 
 __all__ = [
-    "LEDGER_ID",
+    "LEDGER_MARK",
     "DriverContract",
     "MakeDriver",
     "all_stats",

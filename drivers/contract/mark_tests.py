@@ -11,7 +11,7 @@ import pytest
 from tonnage.capacity import errors
 from tonnage.drivers.base import Driver, Volume
 from tonnage.drivers.contract import observations
-from tonnage.drivers.contract.test_data import LEDGER_ID
+from tonnage.drivers.contract.test_data import LEDGER_MARK
 from tonnage.drivers.contract.tested_storage import MakeDriver, StorageFixtures
 
 
@@ -23,16 +23,16 @@ class MarkTests(StorageFixtures):
         """A driver whose storage is marked and has the volume; skips if the driver cannot mark its storage."""
         if not driver.ledger_marks():
             pytest.skip("the driver cannot mark its storage, so a scheduler compares the first listing with the ledger")
-        driver.mark_ledger(LEDGER_ID)
+        driver.mark_ledger(LEDGER_MARK)
         driver.create(volume)
         return driver
 
     def test_the_first_mark_of_a_ledger_stays(self, driver: Driver) -> None:
         pools = list(driver.ledger_marks())
         listed = driver.list_volumes()
-        for ledger_id in (LEDGER_ID, "another-ledger"):
-            driver.mark_ledger(ledger_id)
-            assert driver.ledger_marks() == dict.fromkeys(pools, LEDGER_ID)
+        for mark in (LEDGER_MARK, "another-mark"):
+            driver.mark_ledger(mark)
+            assert driver.ledger_marks() == dict.fromkeys(pools, LEDGER_MARK)
         assert driver.list_volumes() == listed
 
     def test_all_pools_have_marks_or_none_has(self, driver: Driver) -> None:
@@ -53,7 +53,7 @@ class MarkTests(StorageFixtures):
     def test_a_mark_survives_a_restart(self, marked: Driver, make_driver: MakeDriver, volume: Volume) -> None:
         restarted = make_driver()
         restarted.check()
-        assert restarted.ledger_marks() == dict.fromkeys(marked.ledger_marks(), LEDGER_ID)
+        assert restarted.ledger_marks() == dict.fromkeys(marked.ledger_marks(), LEDGER_MARK)
         assert observations.sizes(restarted) == {volume.id: 1}
 
     def test_storage_that_lost_its_mark_is_not_used(self, marked: Driver, volume: Volume) -> None:

@@ -17,8 +17,8 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, Source, Terms, Volume
 from tonnage.drivers.contract import observations
 
-#: The id of a ledger, as a scheduler sends it.
-LEDGER_ID = "1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1"
+#: A mark of the storage: the id of a ledger and a random text.
+LEDGER_MARK = "1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1-5a0c3e9b"
 
 #: Content is compared in chunks of this many bytes, one in each interval.
 CHUNK_BYTES = 1 << 20

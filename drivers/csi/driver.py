@@ -86,7 +86,7 @@ class CSIDriver(Driver):
         Commands of the schedulers finish interrupted creates: a scheduler knows the volumes that are still wanted.
         """
         section = self.conf.section_name
-        self._records.ledger_id = None
+        self._records.required_mark = None
         self._capabilities = startup_checks.check_plugin(
             self._plugin, self._pools, section, self._endpoint, self._query_deadline()
         )
@@ -99,12 +99,12 @@ class CSIDriver(Driver):
             )
 
     def ledger_marks(self) -> Mapping[str, str | None]:
-        """Return the id in the mark of the state file, which has the volumes of all pools."""
-        return dict.fromkeys((pool.name for pool in self._pools.current()), ownership.ledger_of_file(self._state_file))
+        """Return the mark of the state file, which has the volumes of all pools."""
+        return dict.fromkeys((pool.name for pool in self._pools.current()), ownership.ledger_mark(self._state_file))
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the state file, and use it only with that mark from now on."""
-        self._records.ledger_id = ownership.mark_file(self._state_file, ledger_id)
+    def mark_ledger(self, mark: str) -> None:
+        """Mark the state file, and use it only with its mark from now on."""
+        self._records.required_mark = ownership.mark_file(self._state_file, mark)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool.

@@ -64,11 +64,11 @@ class VolumeRecord:
 class VolumeRecords:
     """Records in a file. Thread-safe. All methods raise sqlite3.Error if the file cannot be used.
 
-    ``ledger_id`` is the id in the file's mark, without which the file cannot be used; None before it is marked.
+    ``required_mark`` is the ledger mark of the file, without which it cannot be used; None before it is marked.
     """
 
     def __init__(self, file: Path) -> None:
-        self.ledger_id: str | None = None
+        self.required_mark: str | None = None
         self._file = file
         self._lock = threading.Lock()
         #: The records of volumes that were saved since, by the plugin's ids, for each context that watches.
@@ -144,7 +144,7 @@ class VolumeRecords:
 
     def _require_mark(self) -> None:
         try:
-            lost = None if self.ledger_id is None else ownership.lost_mark(self._file, self.ledger_id)
+            lost = None if self.required_mark is None else ownership.lost_mark(self._file, self.required_mark)
         except OSError as error:
             raise sqlite3.OperationalError(f"its mark cannot be read: {error}") from error
         if lost:

@@ -57,13 +57,13 @@ class FilesystemDriver(Driver):
         pool_setup.prepare(self._pools.values())
 
     def ledger_marks(self) -> Mapping[str, str | None]:
-        """Return the ids in the marks of the folders."""
+        """Return the ledger marks of the folders."""
         return {pool.name: pool.ledger_mark() for pool in self._pools.values()}
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the folders."""
+    def mark_ledger(self, mark: str) -> None:
+        """Mark the folders, and use them only with their marks from now on."""
         for pool in self._pools.values():
-            pool.mark_ledger(ledger_id)
+            pool.mark_ledger(mark)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool.

@@ -44,9 +44,9 @@ class CopyInProgress:
 class Pool:
     """A folder and its configuration. ``identity`` and ``storage_id`` are set by the check at start.
 
-    ``full_name`` is ``host@backend#pool``; the owner mark in the folder holds it. ``ledger_id`` is what the ledger mark
-    in the folder holds, None until :meth:`mark_ledger`. ``limit_bytes`` is the configured size limit. ``copies`` are
-    the volumes that are being copied in, by id; the folder's lock guards it.
+    ``full_name`` is ``host@backend#pool``; the owner mark in the folder holds it. ``required_mark`` is what the ledger
+    mark in the folder holds, None until :meth:`mark_ledger`. ``limit_bytes`` is the configured size limit. ``copies``
+    are the volumes that are being copied in, by id; the folder's lock guards it.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Pool:
     capabilities: Mapping[str, Any]
     identity: tuple[int, int] | None = None
     storage_id: str = ""
-    ledger_id: str | None = None
+    required_mark: str | None = None
     copies: dict[str, CopyInProgress] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -75,9 +75,9 @@ class Pool:
                         "replaced?); mend it or restart the agent",
                         clean=clean,
                     )
-                if self.ledger_id is not None and ownership.owner(LEDGER_MARK, folder) != self.ledger_id:
+                if self.required_mark is not None and ownership.owner(LEDGER_MARK, folder) != self.required_mark:
                     raise errors.DriverError(
-                        f"{context}: folder {self.path} has lost the mark {LEDGER_MARK} of ledger {self.ledger_id} "
+                        f"{context}: folder {self.path} has lost its mark {LEDGER_MARK}, {self.required_mark} "
                         "(emptied?), so its volumes may be elsewhere; bring them back with the mark, or restart the "
                         "agent",
                         clean=clean,
@@ -107,21 +107,18 @@ class Pool:
         return ownership.claim(self.full_name, OWNER_MARK, folder)
 
     def ledger_mark(self) -> str | None:
-        """Return the id of the ledger in the mark of the folder, None without a mark. Raises DriverError."""
+        """Return the ledger mark of the folder, None without one. Raises DriverError."""
         with self.open_folder(f"the ledger of pool {self.full_name} cannot be read") as folder:
             return ownership.owner(LEDGER_MARK, folder)
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the folder with this id of a ledger unless it has such a mark, and require that mark from now on.
-
-        Raises DriverError.
-        """
+    def mark_ledger(self, mark: str) -> None:
+        """Mark the folder unless it has a ledger mark, and require its mark from now on. Raises DriverError."""
         with self.open_folder(f"pool {self.full_name} cannot be marked with its ledger") as folder:
-            marked_id = ownership.owner(LEDGER_MARK, folder)
-            if marked_id is None:
-                marked_id = ownership.claim(ledger_id, LEDGER_MARK, folder)
+            present = ownership.owner(LEDGER_MARK, folder)
+            if present is None:
+                present = ownership.claim(mark, LEDGER_MARK, folder)
                 os.fsync(folder)
-        self.ledger_id = marked_id
+        self.required_mark = present
 
     def problem(self, folder: int) -> str:
         """Return the problem that prevents every change in the open folder, or an empty text."""

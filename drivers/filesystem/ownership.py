@@ -45,10 +45,10 @@ def claim(name: str, mark: str | Path, folder: int | None = None) -> str:
         return name
 
 
-def ledger_of_file(file: Path) -> str | None:
-    """Return the id of the ledger that a driver's state file is marked with, None without. Raises DriverError."""
+def ledger_mark(file: Path) -> str | None:
+    """Return the ledger mark of a driver's state file, None without one. Raises DriverError."""
     try:
-        return owner(_ledger_mark(file))
+        return owner(_ledger_link(file))
     except OSError as error:
         raise errors.DriverError(f"the ledger of {file} cannot be read: {error.strerror}") from error
 
@@ -58,35 +58,32 @@ def require_file_of_mark(file: Path, option: str) -> None:
 
     ``option`` is the option that names the file, and its value. Raises OSError.
     """
-    mark = _ledger_mark(file)
-    if owner(mark) is not None and not file.exists():
+    link = _ledger_link(file)
+    if owner(link) is not None and not file.exists():
         raise errors.ConfigurationError(
             f"{option}: the file with the volumes is gone; restore it, or if they are lost for good, remove its mark "
-            f"{mark} too"
+            f"{link} too"
         )
 
 
-def lost_mark(file: Path, ledger_id: str) -> str | None:
-    """Return the text of the error if a state file does not have the mark of its ledger any more. Raises OSError."""
-    mark = _ledger_mark(file)
-    if owner(mark) == ledger_id:
+def lost_mark(file: Path, mark: str) -> str | None:
+    """Return the text of the error if a state file does not have this ledger mark any more. Raises OSError."""
+    link = _ledger_link(file)
+    if owner(link) == mark:
         return None
     return (
-        f"{file} has lost its mark {mark} of ledger {ledger_id}, so the volumes may be in another file; bring that "
-        "back with the mark, or restart the agent"
+        f"{file} has lost its mark {link}, {mark}, so the volumes may be in another file; bring that back with the "
+        "mark, or restart the agent"
     )
 
 
-def mark_file(file: Path, ledger_id: str) -> str:
-    """Mark a driver's state file with the id of its ledger, unless it has a mark; return the id in the mark.
-
-    Raises DriverError.
-    """
+def mark_file(file: Path, mark: str) -> str:
+    """Mark a driver's state file unless it has a ledger mark; return its mark. Raises DriverError."""
     try:
-        return claim(ledger_id, _ledger_mark(file))
+        return claim(mark, _ledger_link(file))
     except OSError as error:
         raise errors.DriverError(f"{file} cannot be marked with its ledger: {error.strerror}") from error
 
 
-def _ledger_mark(file: Path) -> Path:
+def _ledger_link(file: Path) -> Path:
     return file.with_name(f"{file.name}.ledger")

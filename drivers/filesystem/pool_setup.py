@@ -76,7 +76,7 @@ def prepare(pools: Collection[Pool]) -> None:
                 _check_folder(pool, folder)
                 identity = volume_files.identity(folder)
                 pool.identity, pool.storage_id = identity, storage_identity.identify(folder)
-                pool.ledger_id = None
+                pool.required_mark = None
         except OSError as error:
             raise errors.ConfigurationError(
                 f"[{pool.section}] filesystem_path: {pool.path} cannot be used: {error.strerror or error}; "

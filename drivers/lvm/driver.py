@@ -71,26 +71,26 @@ class LVMDriver(Driver):
         #: The last logged problem of the group or the pool, so that each problem is logged once.
         self._logged_problem = ""
         self._capabilities = capabilities(conf, backend)
-        #: The id of the ledger in the tag of the location, None until the location is marked.
-        self._ledger_id: str | None = None
+        #: The ledger mark in the tag of the location, None until the location is marked.
+        self._required_mark: str | None = None
 
     def check(self) -> None:
         """Verify that the group can be used, create the thin pool if it is missing, and tag the location as owned.
 
         Interrupted changes are completed.
         """
-        self._ledger_id = None
+        self._required_mark = None
         group_setup.prepare(self._location, self.backend, self.conf)
 
     def ledger_marks(self) -> Mapping[str, str | None]:
-        """Return the id in the tag of the location."""
+        """Return the ledger mark in the tag of the location."""
         group = self._read_group(f"the ledger of backend {self.backend} cannot be read")
-        return {self._name: self._location.ledger(group)}
+        return {self._name: self._location.ledger_mark(group)}
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Tag the location, unless it has the tag of a ledger, and require that tag from now on."""
+    def mark_ledger(self, mark: str) -> None:
+        """Tag the location unless it has the tag of a ledger, and use it only with its tag from now on."""
         try:
-            self._ledger_id = self._location.mark_ledger(ledger_id)
+            self._required_mark = self._location.mark_ledger(mark)
         except CommandFailed as error:
             raise errors.DriverError(
                 f"backend {self.backend} cannot be marked with its ledger: {message_with_remedy(error)}", clean=True
@@ -244,10 +244,10 @@ class LVMDriver(Driver):
             raise errors.DriverError(
                 f"{context}: there is no thin pool {self._location.group}/{self._location.pool} any more", clean=clean
             )
-        if self._ledger_id is not None and self._location.ledger(group) != self._ledger_id:
+        if self._required_mark is not None and self._location.ledger_mark(group) != self._required_mark:
             raise errors.DriverError(
-                f"{context}: {self._location} has lost the tag of ledger {self._ledger_id} (another one of that "
-                "name?), so its volumes may be elsewhere; bring them back with the tag, or restart the agent",
+                f"{context}: {self._location} has lost its tag of the ledger, {self._required_mark} (another one of "
+                "that name?), so its volumes may be elsewhere; bring them back with the tag, or restart the agent",
                 clean=clean,
             )
         return group

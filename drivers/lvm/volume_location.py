@@ -78,17 +78,17 @@ class VolumeLocation:
             else f"vgchange --deltag '{other_tags[0]}' {self.group}"
         )
 
-    def ledger(self, group: VolumeGroup) -> str | None:
-        """Return the id of the ledger among the tags, None without one. Several ids make a text that is no id."""
+    def ledger_mark(self, group: VolumeGroup) -> str | None:
+        """Return the ledger mark among the tags, None without one. Several make a text that is no mark."""
         tags = sorted(tag for tag in self._tags(group) if tag.startswith(_LEDGER_TAG_PREFIX))
         return ", ".join(tag.removeprefix(_LEDGER_TAG_PREFIX) for tag in tags) or None
 
-    def mark_ledger(self, ledger_id: str) -> str:
-        """Add the tag of a ledger unless there is one; return the id in the tag. Raises CommandFailed."""
-        marked_id = self.ledger(self.read())
-        if marked_id is None:
-            self._add_tag(_LEDGER_TAG_PREFIX + ledger_id)
-        return marked_id or ledger_id
+    def mark_ledger(self, mark: str) -> str:
+        """Add the tag of a ledger unless there is one; return the mark in the tag. Raises CommandFailed."""
+        present = self.ledger_mark(self.read())
+        if present is None:
+            self._add_tag(_LEDGER_TAG_PREFIX + mark)
+        return present or mark
 
     def _add_tag(self, tag: str) -> None:
         self.run(

@@ -106,7 +106,7 @@ class MemoryDriver(Driver):
     def check(self) -> None:
         """Read the state file, if it exists, and verify that it can be written and belongs to this backend."""
         name = f"[{self.conf.section_name}] memory_state_file = {self._file}"
-        self._state.ledger_id = None
+        self._state.required_mark = None
         try:
             if self._file is not None:
                 ownership.require_file_of_mark(self._file, name)
@@ -120,13 +120,13 @@ class MemoryDriver(Driver):
             ) from error
 
     def ledger_marks(self) -> Mapping[str, str | None]:
-        """Return the id in the mark of the state file for all pools; nothing without a file."""
-        return {} if self._file is None else dict.fromkeys(self._pools, ownership.ledger_of_file(self._file))
+        """Return the mark of the state file for all pools; nothing without a file."""
+        return {} if self._file is None else dict.fromkeys(self._pools, ownership.ledger_mark(self._file))
 
-    def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the state file, if there is one, and use it only with that mark from now on."""
+    def mark_ledger(self, mark: str) -> None:
+        """Mark the state file, if there is one, and use it only with its mark from now on."""
         if self._file is not None:
-            self._state.ledger_id = ownership.mark_file(self._file, ledger_id)
+            self._state.required_mark = ownership.mark_file(self._file, mark)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool."""

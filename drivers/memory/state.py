@@ -33,11 +33,11 @@ VolumeEntries: TypeAlias = Mapping[str, VolumeEntry]
 class State:
     """Volumes by pool. Read and change them only within :meth:`locked`.
 
-    ``ledger_id`` is the id in the file's mark, without which the file cannot be used; None before it is marked.
+    ``required_mark`` is the ledger mark of the file, without which it cannot be used; None before it is marked.
     """
 
     def __init__(self, file: Path | None, shared: bool) -> None:
-        self.ledger_id: str | None = None
+        self.required_mark: str | None = None
         self._file = file
         self._shared = shared
         self._lock = threading.Lock()
@@ -84,9 +84,9 @@ class State:
         self._volumes = changed
 
     def _require_mark(self) -> None:
-        if self._file is None or self.ledger_id is None:
+        if self._file is None or self.required_mark is None:
             return
-        if (lost := ownership.lost_mark(self._file, self.ledger_id)) is not None:
+        if (lost := ownership.lost_mark(self._file, self.required_mark)) is not None:
             raise ValueError(lost)
 
     def _unusable_error(self, error: Exception) -> errors.DriverError:

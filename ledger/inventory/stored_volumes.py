@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The volumes that the ledger counts in the pools of a backend, which its storage has to have."""
+"""The storage of a backend as the ledger knows it: its marks, and the volumes that it has to have."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -11,6 +11,33 @@ from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory.listings import Listed
 from tonnage.ledger.locks import pool_counters
+
+#: Longest name of a pool and longest mark, in characters.
+_MAX_LENGTH = 255
+
+
+def marks(session: orm.Session, backend: str) -> dict[str, str]:
+    """Return the marks that the storage of a backend ``host@backend`` had when it joined last, by pool name."""
+    table = models.StorageMark
+    query = sa.select(table.pool, table.mark).join(models.Backend, models.Backend.id == table.backend_id)
+    return dict(session.execute(query.where(models.Backend.name == backend)).all())
+
+
+def record_marks(session: orm.Session, backend_id: int, storage_marks: Mapping[str, str]) -> None:
+    """Record the marks of the storage of a backend that joins, by pool name; marks of its other pools stay.
+
+    A name or a mark that no pool can have is left out.
+    """
+    table = models.StorageMark
+    rows = {row.pool: row for row in session.scalars(sa.select(table).where(table.backend_id == backend_id))}
+    for pool, mark in storage_marks.items():
+        if not (pool + mark).isprintable() or max(len(pool), len(mark)) > _MAX_LENGTH:
+            continue
+        if pool not in rows:
+            session.add(table(backend_id=backend_id, pool=pool, mark=mark))
+        elif rows[pool].mark != mark:
+            rows[pool].mark = mark
+    session.flush()
 
 
 def counted(session: orm.Session, backend: str, pools: Collection[str]) -> dict[str, int]:

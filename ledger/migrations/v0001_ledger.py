@@ -219,6 +219,17 @@ def upgrade() -> None:
         if_not_exists=True,
     )
     op.create_table(
+        "storage_marks",
+        sa.Column("backend_id", sa.Integer(), nullable=False),
+        sa.Column("pool", exact_text(255), nullable=False),
+        sa.Column("mark", exact_text(255), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["backend_id"], ["backends.id"], name="fk_storage_marks_backend_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("backend_id", "pool", name="pk_storage_marks"),
+        if_not_exists=True,
+    )
+    op.create_table(
         "groups",
         sa.Column("id", Uuid, nullable=False),
         sa.Column("name", exact_text(255), nullable=True),

@@ -6,7 +6,7 @@ UTC, by the database's clock. An operator may read all tables with plain SQL; on
 ``tables`` of an extension has its tables; all share the metadata of :class:`Base`.
 """
 
-from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, Storage
+from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, Storage, StorageMark
 from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, silence, table, utcnow
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
 from tonnage.ledger.models.quota_limits import QuotaLimit, QuotaUsage
@@ -38,6 +38,7 @@ __all__ = [
     "Rules",
     "Service",
     "Storage",
+    "StorageMark",
     "Timestamp",
     "TypeAccess",
     "TypeQos",

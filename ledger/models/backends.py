@@ -156,6 +156,16 @@ class Discrepancy(Base):
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
+class StorageMark(Base):
+    """The mark that the storage of a pool had when its backend joined last; ``pool`` is the name within the backend."""
+
+    __tablename__ = "storage_marks"
+
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id, ondelete="CASCADE"), primary_key=True)
+    pool: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    mark: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+
+
 class Finding(Base):
     """A rule for reports that a pool's reports break, for as long as they do.
 

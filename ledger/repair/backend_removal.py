@@ -59,10 +59,12 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         allocated = pool_counters.read(session, list(pools))
         pool_counters.add_to_backends(session, {row.id: -sum(counters.allocated for counters in allocated.values())})
     session.flush()
-    finding = models.Finding
-    findings = sa.delete(finding).where(finding.backend_id == row.id)
+    of_pools = [
+        sa.delete(table).where(table.backend_id == row.id, *([table.pool == pool_name] if pool_name else []))
+        for table in (models.Finding, models.StorageMark)
+    ]
     statements = [
-        findings.where(finding.pool == pool_name) if pool_name else findings,
+        *of_pools,
         sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pool_ids)),
         sa.delete(claim).where(claim.pool_id.in_(pool_ids)),
         sa.delete(pool).where(*of_order),

@@ -122,7 +122,8 @@ class Registration:
                 f"backend is {message.backend!r}: expected host@backend, two names without '@', '#' and blanks"
             )
         ledger_id = self._database.run_past_duplicates(ledger_identity.ledger_id)
-        if other_ledgers := sorted(set(message.ledger_marks.values()) - {ledger_id, ""}):
+        marked_ids = {mark[: len(ledger_id)] for mark in message.ledger_marks.values() if mark}
+        if other_ledgers := sorted(marked_ids - {ledger_id}):
             LOG.error(
                 "Backend %s: its storage belongs to ledger %s, and this is %s",
                 message.backend,
@@ -136,12 +137,9 @@ class Registration:
             )
         if (conflict := self._held_by_another(message)) is not None:
             return conflict
-        if unmarked_pools := [pool for pool, mark in message.ledger_marks.items() if not mark]:
-            with self._database.reading() as session:
-                counted = stored_volumes.counted(session, message.backend, unmarked_pools)
-            if counted:
-                LOG.error("Backend %s: its storage has no mark of ledger %s", message.backend, ledger_id)
-                return _wrong_storage(message.backend, counted, f"has no mark of ledger {ledger_id}")
+        if message.ledger_marks and (refusal := self._wrong_marks(message, ledger_id)) is not None:
+            LOG.error("Backend %s: its storage does not have the mark of its volumes", message.backend)
+            return refusal
         # The first hello of a backend may reach two schedulers at once.
         row = self._database.run_past_duplicates(_say_hello, message)
         with self._database.reading() as session:
@@ -150,6 +148,18 @@ class Registration:
         LOG.info("Backend %s (driver %s) has joined", row.name, message.driver)
         LOG.debug("Backend %s: its epoch is %d", row.name, row.epoch)
         return Welcome(epoch=row.epoch, ledger_id=ledger_id, shared_storages=shared)
+
+    def _wrong_marks(self, message: Hello, ledger_id: str) -> errors.WrongStorage | None:
+        """Return an error if the ledger counts volumes in a pool whose storage has no mark, or another than before."""
+        with self._database.reading() as session:
+            last_marks = stored_volumes.marks(session, message.backend)
+            pools = [
+                pool for pool, mark in message.ledger_marks.items() if not mark or mark != last_marks.get(pool, mark)
+            ]
+            counts = stored_volumes.counted(session, message.backend, pools)
+        if not counts:
+            return None
+        return _wrong_storage(message.backend, counts, f"lacks the mark {last_marks.get(min(counts), ledger_id)}")
 
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
         """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
@@ -195,6 +205,8 @@ class Registration:
             if claim.id not in message.in_hand:
                 self._dispatcher.send(claim)
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        if message.ledger_marks:
+            self._database.run_past_duplicates(stored_volumes.record_marks, backend.id, message.ledger_marks)
         entries = self._hosts.entries
         with self._database.reading() as session:
             self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])

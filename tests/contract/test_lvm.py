@@ -39,7 +39,7 @@ def guest_group(lvm: lvm_guest.LvmGuest) -> Iterator[str]:
     lvm.run("vgremove", "--yes", "contract-thick")
 
 
-_UNTAG = ("--deltag", f"tonnage.ledger={contract.LEDGER_ID}")
+_UNTAG = ("--deltag", f"tonnage.ledger={contract.LEDGER_MARK}")
 
 
 class _LVMContract(contract.DriverContract):

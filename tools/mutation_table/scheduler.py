@@ -216,8 +216,15 @@ MUTATIONS = (
     Mutation(
         "A backend whose storage lost its mark does not join where the ledger counts volumes.",
         "scheduler/agents/registration.py",
-        "for pool, mark in message.ledger_marks.items() if not mark]",
-        "for pool, mark in message.ledger_marks.items() if False]",
+        "if not mark or mark != last_marks.get(pool, mark)",
+        "if mark and mark != last_marks.get(pool, mark)",
+        (guards.REGISTRATION_STORAGE,),
+    ),
+    Mutation(
+        "A backend does not join with other marked storage than that of the volumes.",
+        "scheduler/agents/registration.py",
+        "if not mark or mark != last_marks.get(pool, mark)",
+        "if not mark",
         (guards.REGISTRATION_STORAGE,),
     ),
     Mutation(

@@ -114,9 +114,9 @@ class GatedDriver(Driver):
     def ledger_marks(self) -> Mapping[str, str | None]:
         return {"pool": self.ledger_mark} if self.can_mark else {}
 
-    def mark_ledger(self, ledger_id: str) -> None:
+    def mark_ledger(self, mark: str) -> None:
         self.enter("mark")
-        self.ledger_mark = self.ledger_mark or ledger_id
+        self.ledger_mark = self.ledger_mark or mark
 
     def has_news(self) -> bool:
         return self.news()

@@ -4,6 +4,7 @@
 import asyncio
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -108,8 +109,11 @@ def test_a_storage_that_cannot_be_used_is_checked_again(
     # The schedulers know of it from its first failure, and nothing was written to a storage that had not been checked.
     assert len({hello.nonce for hello in scheduler.hellos}) == 1
     assert driver.calls[:4] == ["check", "check", "check", "check"]
-    assert "mark" in driver.calls
     assert agent.trouble is None
+    # The listing has the mark that was written, which the next agent will not write again.
+    mark = scheduler.listings[0].ledger_marks["pool"]
+    assert mark == driver.ledger_mark
+    assert re.fullmatch("ledger-1-[0-9a-f]{8}", mark)
 
 
 def test_storage_that_schedulers_reject_is_not_marked_and_is_checked_before_each_attempt(

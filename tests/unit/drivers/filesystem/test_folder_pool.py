@@ -107,22 +107,20 @@ def test_a_folder_of_another_pool_is_not_used(tmp_path: pathlib.Path) -> None:
         pytest.fail("the folder was opened")
 
 
-@pytest.mark.parametrize("other_id", [None, "another-ledger"])
-def test_a_folder_that_lost_the_mark_of_its_ledger_is_not_used(tmp_path: pathlib.Path, other_id: str | None) -> None:
+@pytest.mark.parametrize("other_mark", [None, "another-mark"])
+def test_a_folder_that_lost_the_mark_of_its_ledger_is_not_used(tmp_path: pathlib.Path, other_mark: str | None) -> None:
     """An emptied folder is the same folder, and nothing in it was deleted by Tonnage."""
     pool = checked(tmp_path)
     assert pool.ledger_mark() is None
-    for ledger_id in ("ledger-1", "ledger-2"):
-        pool.mark_ledger(ledger_id)
-        assert (pool.ledger_mark(), pool.ledger_id) == ("ledger-1", "ledger-1"), "the first mark stays"
+    for name in ("mark-1", "mark-2"):
+        pool.mark_ledger(name)
+        assert (pool.ledger_mark(), pool.required_mark) == ("mark-1", "mark-1"), "the first mark stays"
     for mark in tmp_path.iterdir():
         mark.unlink()
-    if other_id is not None:
-        (tmp_path / folder_pool.LEDGER_MARK).symlink_to(other_id)
+    if other_mark is not None:
+        (tmp_path / folder_pool.LEDGER_MARK).symlink_to(other_mark)
     left = sorted(tmp_path.iterdir())
-    lost = pytest.raises(
-        errors.DriverError, match=r"^create: folder .* has lost the mark .tonnage-ledger of ledger led"
-    )
+    lost = pytest.raises(errors.DriverError, match=r"^create: folder .* has lost its mark .tonnage-ledger, mark-1 ")
     with lost as caught, pool.open_folder("create", clean=True):
         pytest.fail("the folder was opened")
     assert caught.value.clean

@@ -46,10 +46,10 @@ def test_of_two_backends_that_start_together_none_uses_the_location(fake: FakeGr
 
 
 def test_a_location_keeps_the_mark_of_its_first_ledger(location: VolumeLocation) -> None:
-    assert location.ledger(location.read()) is None
+    assert location.ledger_mark(location.read()) is None
     assert location.mark_ledger("one") == "one"
     assert location.mark_ledger("two") == "one"
-    assert location.ledger(location.read()) == "one"
+    assert location.ledger_mark(location.read()) == "one"
 
 
 def test_the_name_of_a_backend_becomes_a_tag_of_permitted_characters(fake: FakeGroup) -> None:

@@ -71,3 +71,12 @@ def test_a_volume_with_an_operation_is_not_settled(world: World) -> None:
     world.settle()
     world.delete(volume_id)
     assert unlisted(world) == {}
+
+
+def test_the_marks_of_a_backend_are_recorded_by_pool(world: World) -> None:
+    [(backend_id,)] = world.rows("SELECT id FROM backends")
+    for marks in ({"p0": "one", "p1": "one"}, {"p1": "two", "p2": "two", "\0": "two", "p3": "x" * 256}, {}):
+        world.database.run(stored_volumes.record_marks, backend_id, marks)
+    with world.database.reading() as session:
+        assert stored_volumes.marks(session, BACKEND) == {"p0": "one", "p1": "two", "p2": "two"}
+        assert stored_volumes.marks(session, "host@other") == {}

@@ -128,6 +128,7 @@ def test_a_pool_is_removed_alone(ledger: database.Database) -> None:
         )
         for pool in ("p", "q"):
             session.add(models.Finding(backend_id=1, pool=pool, breach="free-above-total", text="x"))
+            session.add(models.StorageMark(backend_id=1, pool=pool, mark="m"))
 
     ledger.run(add_pool)
     removed = ledger.run(backend_removal.remove_backend, "h@one#p", 60.0)
@@ -140,6 +141,7 @@ def test_a_pool_is_removed_alone(ledger: database.Database) -> None:
         assert backend.allocated_capacity_gb == 4
         assert session.scalars(sa.select(models.Pool.name).order_by(models.Pool.name)).all() == ["h@one#q", "h@two#p"]
         assert session.scalars(sa.select(models.Finding.pool)).all() == ["q"]
+        assert session.scalars(sa.select(models.StorageMark.pool)).all() == ["q"]
         assert session.get_one(models.Volume, OTHER).status == "available"
 
 

@@ -33,6 +33,16 @@ def hello(world: World, marks: Mapping[str, str], nonce: str = "restarted") -> i
     return answer.epoch
 
 
+def joins(world: World, marks: Mapping[str, str], nonce: str = "restarted") -> None:
+    """Join as a restarted agent, whose storage is marked by now."""
+    epoch = hello(world, marks, nonce)
+    assert isinstance(epoch, int)
+    world.agent.epoch, world.agent.commands = epoch, []
+    message = dataclasses.replace(world.agent.listing(), ledger_marks=dict(marks))
+    assert world.registration.listings([message]) == [Receipt(accepted=True)]
+    world.report()
+
+
 def listing(world: World, *unmarked_pools: str) -> Receipt | Exception:
     """Say hello as a restarted agent without marks, and list the storage as it is."""
     epoch = hello(world, {})
@@ -65,7 +75,7 @@ def test_storage_without_a_mark_is_refused_where_the_ledger_counts_volumes(world
     refusal = hello(world, marks)
     assert isinstance(refusal, errors.WrongStorage)
     assert refusal.message == (
-        f"the ledger counts volumes in {BACKEND}#{pool} (1 volume(s)), and the storage there has no mark of ledger "
+        f"the ledger counts volumes in {BACKEND}#{pool} (1 volume(s)), and the storage there lacks the mark "
         f"{ledger_id(world)}: mount the file system with the volumes, then the backend joins by itself; if they are "
         f"lost for ever: tonnage-manage backend remove {BACKEND}#{pool} --volumes-are-lost"
     )
@@ -105,6 +115,37 @@ def test_new_storage_joins_where_the_ledger_counts_nothing(world: World) -> None
     _, pool = placed(world)
     [empty] = world.pools.keys() - {pool}
     assert isinstance(hello(world, {pool: ledger_id(world), empty: "", "added": "", "\0\ud800": ""}), int)
+
+
+def test_a_mount_point_that_was_marked_before_the_first_mount_is_not_the_storage(world: World) -> None:
+    """The agent starts, somebody mounts the file system, and after a reboot it is not mounted."""
+    mount_point, disk = (f"{ledger_id(world)}-{random}" for random in ("0a0a0a0a", "1b1b1b1b"))
+    joins(world, {"p0": mount_point, "p1": mount_point}, "first")
+    joins(world, {"p0": disk, "p1": disk}, "second")
+    _, pool = placed(world)
+    refusal = hello(world, {"p0": mount_point, "p1": mount_point})
+    assert isinstance(refusal, errors.WrongStorage)
+    assert f"{BACKEND}#{pool} (1 volume(s)), and the storage there lacks the mark {disk}: mount" in refusal.message
+    joins(world, {"p0": disk, "p1": disk}, "third")
+
+
+def test_a_mark_that_the_ledger_does_not_know_yet_is_accepted(world: World) -> None:
+    """An agent that ended between marking and listing has left it, or the ledger is of a backup from before."""
+    _, pool = placed(world)
+    joins(world, {pool: f"{ledger_id(world)}-0a0a0a0a"})
+    assert isinstance(hello(world, {pool: f"{ledger_id(world)}-1b1b1b1b"}, "other"), errors.WrongStorage)
+
+
+def test_the_mark_of_another_ledger_is_refused(world: World) -> None:
+    refusal = hello(world, {"p0": "1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1-0a0a0a0a"})
+    assert isinstance(refusal, errors.Conflict)
+    assert "the storage belongs to ledger 1c0de2f4-8a57-4b92-9e36-07d5b8f3a6c1, and the schedulers" in refusal.message
+
+
+def test_marks_that_no_pool_can_have_are_not_recorded(world: World) -> None:
+    mark = f"{ledger_id(world)}-0a0a0a0a"
+    joins(world, {"p0": mark, "\0": mark, "x" * 256: mark})
+    assert world.rows("SELECT pool, mark FROM storage_marks") == [("p0", mark)]
 
 
 # Drivers without marks: the first listing decides
