@@ -37,6 +37,7 @@ def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
         routes=[
             ("/capacity-overview", overview_resources.Summary(resources, overview), None),
             ("/capacity-overview/pools", overview_resources.Pools(resources, overview), None),
+            ("/capacity-overview/backends", overview_resources.Backends(resources, overview), None),
             ("/capacity-overview/fill", overview_resources.Fill(resources, overview), None),
             ("/capacity-overview/pool", overview_resources.Pool(resources, overview), None),
             ("/capacity-overview/types", ledger_resources.Types(resources), None),

@@ -3,6 +3,7 @@
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +21,19 @@ from tonnage.capacity.pool_stats import PoolStats, StatsColumns
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
+from tonnage.extensions.page import problems, severity
 from tonnage.extensions.page.overview_bodies import (
     BackendCounts,
+    BackendOverview,
     CapacitySummary,
     LeftOut,
     PhysicalSums,
     PoolOverview,
+    Problem,
     PromisedSums,
+    SeverityCounts,
 )
+from tonnage.extensions.page.severity import Severity
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
@@ -36,10 +42,15 @@ from tonnage.ledger.locks import scheduling_rules
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All pools by name, and their summary."""
+    """All pools and backends by name, and their summary."""
 
     pools: Sequence[PoolOverview]
+    backends: Sequence[BackendOverview]
     summary: CapacitySummary
+
+
+#: The forecast of a pool that has no room now: its figures say it, so no estimate is needed.
+_FULL = "full"
 
 
 def shared_overview(
@@ -74,9 +85,12 @@ def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: 
     states = [_State.of(row, backend, down_time) for row, backend in zip(rows, backend_rows, strict=True)]
     pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id, forecasts) if rows else []
     is_partition = (~np.isnan(stats.storage_free)).tolist()
+    backend_views = _backends(by_id.values(), pools, down_time)
+    problem_list = problems.load(session, pools, backend_views)
     return Overview(
         pools=pools,
-        summary=_summary(pools, is_partition, _backend_counts(by_id.values(), down_time), reasons),
+        backends=backend_views,
+        summary=_summary(pools, is_partition, _backend_counts(by_id.values(), down_time), reasons, problem_list),
     )
 
 
@@ -102,6 +116,14 @@ class _State:
 
 def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str | None]:
     """Return the state of a pool and its reason."""
+    word, reason = _backend_word(backend, down_time)
+    if word == "up" and reason is None and row.figures_age is not None:
+        return word, "the last report of the backend has no usable figures of this pool"
+    return word, reason
+
+
+def _backend_word(backend: BackendRow, down_time: float) -> tuple[str, str | None]:
+    """Return the state of a backend and its reason; that of one that is up is the notice of its agent."""
     notice = None if backend.notice is None else backend.notice.sentence
     if not _is_up(backend, down_time):
         silent = f"no report for more than {down_time:g} seconds (service_down_time)"
@@ -110,8 +132,6 @@ def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str
         return "draining", backend.disabled_reason
     if not backend.enabled:
         return "disabled", backend.disabled_reason
-    if notice is None and row.figures_age is not None:
-        return "up", "the last report of the backend has no usable figures of this pool"
     return "up", notice
 
 
@@ -169,7 +189,19 @@ def _pools(
     used = table.total - table.free
     physical_percent = _percent(used + table.in_flight_physical, usable)
     promised_percent = _percent(promised, limit)
+    physical_excess = np.maximum(used + table.in_flight_physical - usable, 0.0)
+    promised_excess = np.maximum(promised - limit, 0.0)
+    promise_left = np.maximum(limit - promised, 0.0)
     thin, thick = (arithmetic.headroom(table, np.full(len(table), is_thin), calculation) for is_thin in (True, False))
+    # Volumes for a pool that supports neither are thick.
+    takes_thick = table.thick | ~table.thin
+    has_no_room = ~((table.thin & (thin >= 1)) | (takes_thick & (thick >= 1)))
+    severities = zip(
+        severity.of_bound(physical_percent, physical_excess, physical_left, severity.NEAR_PHYSICAL),
+        severity.of_bound(promised_percent, promised_excess, promise_left, severity.NEAR_PROMISED),
+        has_no_room.tolist(),
+        strict=True,
+    )
     columns: dict[str, Sequence[Any]] = {
         "total_gb": _wire(table.total),
         "free_gb": _wire(table.free),
@@ -177,20 +209,22 @@ def _pools(
         "in_flight_physical_gb": table.in_flight_physical.tolist(),
         "reserved_gb": _wire(reserved),
         "physical_left_gb": _wire(physical_left),
+        "physical_excess_gb": _wire(physical_excess),
         "promised_gb": _wire(promised),
         "in_flight_gb": table.in_flight.tolist(),
         "promise_limit_gb": _wire(limit),
-        "promise_left_gb": _wire(np.maximum(limit - promised, 0.0)),
+        "promise_left_gb": _wire(promise_left),
+        "promise_excess_gb": _wire(promised_excess),
         "allocated_gb": table.allocated.tolist(),
         "max_over_subscription_ratio": elementwise.two_decimals(np.asarray(table.ratio)).tolist(),
         "headroom_thin_gb": _where(table.thin, _wire(thin)),
-        # Volumes for a pool that supports neither are thick.
-        "headroom_thick_gb": _where(table.thick | ~table.thin, _wire(thick)),
+        "headroom_thick_gb": _where(takes_thick, _wire(thick)),
         "physical_percent": _finite_or_none(physical_percent),
         "promised_percent": _finite_or_none(promised_percent),
         "full_percent": _finite_or_none(np.fmax(physical_percent, promised_percent)),
     }
-    rows = zip(table.names, table.zones, storage_ids, states, *columns.values(), strict=True)
+    fullness = [_fullness(*bounds, state.stale) for bounds, state in zip(severities, states, strict=True)]
+    rows = zip(table.names, table.zones, storage_ids, states, fullness, *columns.values(), strict=True)
     return [
         PoolOverview(
             name=name,
@@ -201,12 +235,33 @@ def _pools(
             state_reason=state.reason,
             stale=state.stale,
             collected_at=state.collected_at,
-            forecast=forecasts[name].text if name in forecasts else None,
-            full_in_days=forecasts[name].full_in_days if name in forecasts else None,
+            **of_pool,
+            **_forecast(of_pool["severity"], forecasts.get(name)),
             **dict(zip(columns, values, strict=True)),
         )
-        for name, zone, storage_id, state, *values in rows
+        for name, zone, storage_id, state, of_pool, *values in rows
     ]
+
+
+def _fullness(
+    physical: Severity | None, promised: Severity | None, has_no_room: bool, stale: bool
+) -> dict[str, Severity | None]:
+    """Return the severities of a pool. Old figures tell nothing about fullness."""
+    if stale:
+        physical = promised = None
+    bounds = [physical, promised]
+    if has_no_room and any(bounds):
+        bounds.append(Severity.FULL)
+    return {"severity": severity.worst(bounds), "physical_severity": physical, "promised_severity": promised}
+
+
+def _forecast(fullness: Severity | None, forecast: PoolForecast | None) -> dict[str, Any]:
+    """Return the forecast of a pool; the figures say of a full one that it is full."""
+    if fullness in (Severity.OVER, Severity.FULL):
+        return {"forecast": _FULL, "full_in_days": 0.0}
+    if forecast is None:
+        return {"forecast": None, "full_in_days": None}
+    return {"forecast": forecast.text, "full_in_days": forecast.full_in_days}
 
 
 def _percent(part: Floats, whole: Floats) -> Any:
@@ -227,6 +282,36 @@ def _where(mask: Any, values: Sequence[Any]) -> list[Any]:
     return [value if selected else None for selected, value in zip(mask.tolist(), values, strict=True)]
 
 
+def _backends(rows: Iterable[BackendRow], pools: Iterable[PoolOverview], down_time: float) -> list[BackendOverview]:
+    """Return the backends by name, with the sums of their pools."""
+    by_backend: dict[str, list[PoolOverview]] = {}
+    for pool in pools:
+        by_backend.setdefault(pool.backend, []).append(pool)
+    views = []
+    for row in sorted(rows, key=lambda row: row.name):
+        state, reason = _backend_word(row, down_time)
+        of_backend = by_backend.get(row.name, [])
+        views.append(
+            BackendOverview(
+                name=row.name,
+                availability_zone=row.availability_zone,
+                state=state,
+                state_reason=reason,
+                reported_at=text_of_time(row.last_report_at),
+                pools=len(of_backend),
+                fullness=_severity_counts(of_backend),
+                allocated_gb=sum(pool.allocated_gb for pool in of_backend),
+                in_flight_gb=sum(pool.in_flight_gb for pool in of_backend),
+            )
+        )
+    return views
+
+
+def _severity_counts(pools: Iterable[PoolOverview]) -> SeverityCounts:
+    counts = Counter(pool.severity for pool in pools)
+    return SeverityCounts(**{word: counts[word] for word in Severity})
+
+
 def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCounts:
     rows = list(rows)
     times = [_collected_at(row) for row in rows if _is_up(row, down_time)]
@@ -238,7 +323,11 @@ def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCoun
 
 
 def _summary(
-    pools: Sequence[PoolOverview], is_partition: Sequence[bool], counts: BackendCounts, reasons: list[str]
+    pools: Sequence[PoolOverview],
+    is_partition: Sequence[bool],
+    counts: BackendCounts,
+    reasons: list[str],
+    problem_list: list[Problem],
 ) -> CapacitySummary:
     left_out = LeftOut(stale=0, disabled=0, unknown=0)
     summed: dict[str, PoolOverview] = {}
@@ -261,7 +350,9 @@ def _summary(
     return CapacitySummary(
         reasons=reasons,
         backends=counts,
+        problems=problem_list,
         pools=len(pools),
+        fullness=_severity_counts(pools),
         summed_pools=number,
         physical=PhysicalSums(
             total_gb=total("total_gb"),
@@ -269,12 +360,14 @@ def _summary(
             in_flight_gb=total("in_flight_physical_gb"),
             reserved_gb=total("reserved_gb"),
             left_gb=total("physical_left_gb"),
+            excess_gb=total("physical_excess_gb"),
         ),
         promised=PromisedSums(
             promised_gb=total("promised_gb"),
             in_flight_gb=total("in_flight_gb"),
             limit_gb=total("promise_limit_gb"),
             left_gb=total("promise_left_gb"),
+            excess_gb=total("promise_excess_gb"),
         ),
         left_out=left_out,
     )

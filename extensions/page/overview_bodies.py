@@ -24,9 +24,14 @@ class PoolOverview(Struct, kw_only=True):
     ``physical_left_gb`` is the rest, or less if the storage is shared. Promised: ``promised_gb`` contains
     ``in_flight_gb`` and is bounded by ``promise_limit_gb``, which is total times the over-subscription ratio (by the
     calculation of the installation) or, in a pool without thin volumes, total less the reserve. The percentages are
-    relative to total less the reserve and to ``promise_limit_gb``; ``full_percent`` is the larger of both. A headroom
-    is null if the pool does not take such volumes. ``forecast`` is the forecast, in words, for the bound that is
-    reached first, and ``full_in_days`` is its median, null if that is beyond the horizon.
+    relative to total less the reserve and to ``promise_limit_gb``; ``full_percent`` is the larger of both. An excess
+    is the part above a bound. A headroom is null if the pool does not take such volumes. ``forecast`` is the forecast,
+    in words, for the bound that is reached first, and ``full_in_days`` is its median, null if that is beyond the
+    horizon; a full pool has the word ``full`` and 0.
+
+    ``severity`` is ``over`` (a bound is exceeded), ``full`` (no volume of 1 GiB fits), ``near`` (more than 85 % of the
+    physical or 90 % of the promised capacity are taken) or ``rest``; the other two severities are those of one bound.
+    They are null for figures that are stale, unknown or infinite.
     """
 
     name: str
@@ -43,10 +48,12 @@ class PoolOverview(Struct, kw_only=True):
     in_flight_physical_gb: float
     reserved_gb: Capacity
     physical_left_gb: Capacity
+    physical_excess_gb: Capacity
     promised_gb: Capacity
     in_flight_gb: float
     promise_limit_gb: Capacity
     promise_left_gb: Capacity
+    promise_excess_gb: Capacity
     allocated_gb: float
     max_over_subscription_ratio: float
     headroom_thin_gb: Capacity | None
@@ -54,6 +61,9 @@ class PoolOverview(Struct, kw_only=True):
     physical_percent: float | None
     promised_percent: float | None
     full_percent: float | None
+    severity: str | None
+    physical_severity: str | None
+    promised_severity: str | None
     forecast: str | None
     full_in_days: float | None
 
@@ -66,30 +76,94 @@ class PoolOverviews(Struct):
 
 
 class PoolFill(Struct, kw_only=True):
-    """All pools by name, with ``full_percent`` and ``stale`` of each as in :class:`PoolOverview`."""
+    """The selected pools by name, with ``full_percent``, ``severity`` and ``stale`` as in :class:`PoolOverview`."""
 
     names: list[str]
     full_percent: list[float | None]
+    severity: list[str | None]
     stale: list[bool]
 
 
+class SeverityCounts(Struct, kw_only=True):
+    """The numbers of pools with each severity, see :class:`PoolOverview`."""
+
+    over: int
+    full: int
+    near: int
+    rest: int
+
+
+class BackendOverview(Struct, kw_only=True):
+    """A backend and the sums of its pools.
+
+    ``state`` is ``up``, ``down``, ``disabled`` or ``draining``; ``reported_at`` is the time of the last report.
+    """
+
+    name: str
+    availability_zone: str
+    state: str
+    state_reason: str | None
+    reported_at: str | None
+    pools: int
+    fullness: SeverityCounts
+    allocated_gb: float
+    in_flight_gb: float
+
+
+class BackendOverviews(Struct):
+    """All backends by name."""
+
+    backends: list[BackendOverview]
+
+
+class ProblemSubject(Struct, kw_only=True):
+    """One subject of a problem: a backend, a pool, a volume or a refused request, with the reason.
+
+    ``volume_id`` is the volume of a claim or of a request.
+    """
+
+    name: str
+    text: str
+    volume_id: str | None = None
+
+
+class Problem(Struct, kw_only=True):
+    """A problem that an operator has to look at.
+
+    ``problem`` is ``backends_down``, ``pools_over_limit``, ``pools_full``, ``pools_stale``, ``drains_waiting``,
+    ``claims_waiting`` (for longer than an hour), ``refusals`` (of the last 24 hours) or ``pools_full_soon`` (within 14
+    days by the median of the forecast). ``subjects`` are the first of ``count``, and ``command`` shows all of them.
+    """
+
+    problem: str
+    count: int
+    subjects: list[ProblemSubject]
+    command: str
+
+
 class PhysicalSums(Struct, kw_only=True):
-    """Sums of pools; a storage that several pools share counts once."""
+    """Sums of pools; a storage that several pools share counts once.
+
+    ``excess_gb`` is the sum of the parts above the bounds of single pools; ``left_gb`` is the sum of the rooms of the
+    others.
+    """
 
     total_gb: float
     used_gb: float
     in_flight_gb: float
     reserved_gb: float
     left_gb: float
+    excess_gb: float
 
 
 class PromisedSums(Struct, kw_only=True):
-    """Sums of pools; ``promised_gb`` contains ``in_flight_gb``."""
+    """Sums of pools; ``promised_gb`` contains ``in_flight_gb``. The excess is as in :class:`PhysicalSums`."""
 
     promised_gb: float
     in_flight_gb: float
     limit_gb: float
     left_gb: float
+    excess_gb: float
 
 
 class LeftOut(Struct, kw_only=True):
@@ -111,12 +185,15 @@ class BackendCounts(Struct, kw_only=True):
 class CapacitySummary(Struct, kw_only=True):
     """The capacity of all pools whose figures are current and known and that take volumes.
 
-    ``reasons`` are those of the health check; there are none while volumes can be created.
+    ``reasons`` are those of the health check; there are none while volumes can be created. ``problems`` has the worst
+    first. ``fullness`` counts all pools with current figures.
     """
 
     reasons: list[str]
+    problems: list[Problem]
     backends: BackendCounts
     pools: int
+    fullness: SeverityCounts
     summed_pools: int
     physical: PhysicalSums
     promised: PromisedSums

@@ -3,7 +3,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from tonnage.capacity.pools.pool import short_name
 from tonnage.extensions.page import overview_bodies as bodies
 from tonnage.extensions.page.capacity_overview import Overview
 from tonnage.extensions.page.policy_rules import CAPACITY_OVERVIEW
+from tonnage.extensions.page.severity import Severity
 from tonnage.ledger.inventory import audit_findings, volume_figures
 
 #: The largest number of pools in one page, and of volumes of one pool.
@@ -49,13 +50,16 @@ _SORT_KEYS = (
 )
 _TEXT_KEYS = frozenset({"name", "availability_zone", "state", "collected_at"})
 _STATES = ("up", "down", "disabled", "draining")
+_SELECTION_FILTERS = ("name", "availability_zone")
+_SELECTION_WORDS = {"state": _STATES, "severity": tuple(Severity)}
 
 _NUMBER = "^[0-9]{1,9}$"
 _POOLS = Query(
-    filters=("name", "availability_zone"),
-    words={"state": _STATES, "sort_key": _SORT_KEYS, "sort_dir": ("asc", "desc")},
+    filters=_SELECTION_FILTERS,
+    words={**_SELECTION_WORDS, "sort_key": _SORT_KEYS, "sort_dir": ("asc", "desc")},
     patterns={"limit": _NUMBER, "offset": _NUMBER},
 )
+_FILL = Query(filters=_SELECTION_FILTERS, words=_SELECTION_WORDS)
 _POOL = Query(required=("name",))
 
 
@@ -89,13 +93,7 @@ class Pools:
         self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         parameters = _POOLS.read(req)
         limit, offset = min(_number(parameters, "limit", 100), _MAX_PAGE), _number(parameters, "offset", 0)
-        selection = _Selection(
-            parameters.get("name", ""),
-            parameters.get("state", ""),
-            parameters.get("availability_zone", ""),
-            parameters.get("sort_key", "full_percent"),
-            parameters.get("sort_dir", "desc") == "desc",
-        )
+        selection = _Selection.of_query(parameters, "full_percent", "desc")
         pools = self._select(selection, self._reading.get())
         send(req, resp, bodies.PoolOverviews(pools[offset : offset + limit], len(pools)))
 
@@ -119,17 +117,31 @@ class Fill:
     def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
         self._context, self._reading = context, reading
 
-    @operation({200: bodies.PoolFill, 304: None})
+    @operation({200: bodies.PoolFill, 304: None}, query=_FILL)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show the fullness of all pools, for a map of them."""
+        """Show the fullness of all pools by name, for a map of them, or of those that the parameters select."""
         self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
-        pools = self._reading.get().pools
+        pools = _Selection.of_query(_FILL.read(req), "name", "asc").of(self._reading.get().pools)
         fill = bodies.PoolFill(
             names=[pool.name for pool in pools],
             full_percent=[pool.full_percent for pool in pools],
+            severity=[pool.severity for pool in pools],
             stale=[pool.stale for pool in pools],
         )
         send(req, resp, fill)
+
+
+class Backends:
+    """``GET /capacity-overview/backends``."""
+
+    def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
+        self._context, self._reading = context, reading
+
+    @operation({200: bodies.BackendOverviews, 304: None})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List all backends by name, with their states and the sums of their pools."""
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
+        send(req, resp, bodies.BackendOverviews(list(self._reading.get().backends)))
 
 
 class Pool:
@@ -159,13 +171,23 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The pools whose names contain ``name``, in a state and zone, in an order; the empty text selects all."""
+    """The pools whose names contain ``name``, of a state, severity and zone, in an order; empty texts select all."""
 
     name: str
     state: str
+    severity: str
     availability_zone: str
     key: str
     descending: bool
+
+    @classmethod
+    def of_query(cls, parameters: Mapping[str, str], key: str, direction: str) -> "_Selection":
+        """Return the selection of a request; ``key`` and ``direction`` are its usual order."""
+        return cls(
+            *(parameters.get(name, "") for name in ("name", "state", "severity", "availability_zone")),
+            parameters.get("sort_key", key),
+            parameters.get("sort_dir", direction) == "desc",
+        )
 
     def of(self, pools: Iterable[bodies.PoolOverview]) -> list[bodies.PoolOverview]:
         """Return the selected pools. Pools with equal values keep their order.
@@ -178,6 +200,7 @@ class _Selection:
             for pool in pools
             if name_part in pool.name.casefold()
             and self.state in ("", pool.state)
+            and self.severity in ("", pool.severity)
             and self.availability_zone in ("", pool.availability_zone)
         ]
         with_value = [pool for pool in matches if self._value(pool) is not None]

@@ -10,6 +10,6 @@ CAPACITY_OVERVIEW = "capacity:overview"
 
 def list_rules() -> list[policy.DocumentedRuleDefault]:
     """Return the rule. The extension ``history`` uses it too."""
-    parts = ("fill", "ledger", "pool", "pools", "refusals", "type", "types")
+    parts = ("backends", "fill", "ledger", "pool", "pools", "refusals", "type", "types")
     calls = ["GET /capacity-overview", *(f"GET /capacity-overview/{part}" for part in parts)]
     return [policies.rule(CAPACITY_OVERVIEW, policies.ADMIN, "See the figures of the web page.", *calls)]

@@ -153,9 +153,13 @@ def types(session: orm.Session) -> list[TypeFigures]:
     return [TypeFigures(*row[:3], int(row[3]), int(row[4])) for row in session.execute(statement)]
 
 
-def open_claims(session: orm.Session) -> list[ClaimFigures]:
-    """Return the claims whose operation has not ended, the oldest first."""
-    return _claims(session, models.Claim.state.in_(OPEN))
+def open_claims(session: orm.Session, *, least_age: float = 0.0) -> list[ClaimFigures]:
+    """Return the claims whose operation has not ended and that are ``least_age`` seconds old, the oldest first."""
+    conditions = [models.Claim.state.in_(OPEN)]
+    if least_age > 0:
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        conditions.append(models.Claim.created_at <= now - datetime.timedelta(seconds=least_age))
+    return _claims(session, *conditions)
 
 
 def claims_in_flight(session: orm.Session, pool: str) -> list[ClaimFigures]:

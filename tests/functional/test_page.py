@@ -67,14 +67,20 @@ def server(tmp_path: pathlib.Path) -> Iterator[PageServer]:
 def sections(deployment: Deployment) -> dict[str, str]:
     """Return the headings of the sections by their addresses."""
     pool = deployment.pool("thin")
+    volume = deployment.rest.get("volumes")["volumes"][0]["id"]
     return {
         "now": "Now",
         "soon": "Soon",
         "pools": "Pools",
+        "pools?view=map": "Pools",
         f"pool?name={pool.replace('#', '%23')}": f"Pool {pool}",
+        "backends": "Backends",
+        "volumes": "Volumes",
+        f"volume?id={volume}": f"Volume {volume}",
         "types": "Types",
         "refusals": "Refusals",
-        "why?size=500&type=gold": "Why?",
+        f"why?id={volume}": "Why?",
+        "explain?size=500&type=gold": "Explain",
         "what-if": "What if?",
         "ledger": "Ledger",
     }
@@ -225,7 +231,7 @@ def test_refusals_to_come_are_those_of_the_command_and_of_what_if(browser: Brows
 def test_the_explanation_is_that_of_the_command(browser: Browser, tonnage: Deployment) -> None:
     with browser.tab(tonnage.rest.url) as tab:
         for size, kind in ((2, "gold"), (500, "")):
-            tab.open("why", "Why?")
+            tab.open("explain", "Explain")
             tab.page.get_by_label("Size in GiB").fill(str(size))
             tab.page.get_by_label("Type").select_option(kind)
             tab.page.get_by_role("button", name="Explain").click()
@@ -247,7 +253,7 @@ def test_refusals_are_shown_in_full_and_asked_again(browser: Browser, tonnage: D
         assert recorded["message"].startswith("No pool for 500 GiB thin 'gold'")
         tab.wait_for_text(recorded["message"])
         tab.page.get_by_role("link", name="Ask again now").click()
-        tab.wait_until_loaded("Why?")
+        tab.wait_until_loaded("Explain")
         assert "No pool for 500 GiB thin 'gold'" in tab.page.locator(".answer").inner_text()
 
 
@@ -261,15 +267,100 @@ def test_types_have_their_headroom_and_the_reasons_of_other_pools(browser: Brows
 
 
 @pytest.mark.heavy
-def test_the_heat_map_has_a_cell_for_each_pool(browser: Browser, tonnage: Deployment) -> None:
+def test_the_heat_map_has_a_named_tile_for_each_pool(browser: Browser, tonnage: Deployment) -> None:
     with browser.tab(tonnage.rest.url) as tab:
         tab.open("pools", "Pools")
         tab.page.get_by_role("button", name="Heat map").click()
-        tab.page.locator("canvas").wait_for()
-        assert tab.breaches() == []
-        tab.wait_for_text("0 to 50 %: 2 pools")
-        tab.page.locator("canvas").click(position={"x": 30, "y": 5})
+        tab.wait_for_text("at rest, to 50 %: 2 pools")
+        assert tab.page.url.endswith("view=map")
+        tab.page.get_by_label("Name contains").fill("#thin")
+        tab.wait_for("document.querySelectorAll('.tiles a').length === 1")
+        # The address alone shows the same.
+        tab.page.reload()
+        tab.wait_until_loaded("Pools")
+        tile = tab.page.locator(".tiles a")
+        assert re.fullmatch(rf"{tonnage.pool('thin')} \d+\.\d %, at rest", " ".join(tile.inner_text().split()))
+        tile.press("Enter")
         tab.wait_until_loaded(f"Pool {tonnage.pool('thin')}")
+
+
+@pytest.mark.heavy
+def test_a_volume_is_found_and_explained_as_by_the_command(browser: Browser, tonnage: Deployment) -> None:
+    volume = tonnage.rest.get("volumes/detail?sort=size:desc")["volumes"][0]
+    with browser.tab(tonnage.rest.url) as tab:
+        tab.open("volumes", "Volumes")
+        assert tab.page.locator("tbody tr").count() == 2
+        tab.page.get_by_label("Name contains, or id").fill("no such name")
+        tab.wait_for_text("No volume matches.")
+        tab.page.get_by_label("Name contains, or id").fill(volume["id"])
+        tab.wait_until_loaded(f"Volume {volume['id']}")
+        printed = run_program("tonnage", "why", volume["id"], "--config-file", tonnage.conf, "-f", "json").output
+        why = json.loads(printed)
+        assert tab.page.locator(".answer").first.inner_text() == f"{why['pool']}: {why['reason']}"
+        assert why["request_id"] in tab.page.locator(".facts").inner_text()
+        claims = tab.page.get_by_role("table", name="Claims").locator("tbody tr")
+        assert claims.count() == len(why["claims"]) == 1
+        tab.wait_for_text(why["decision_now"])
+        assert tab.page.locator(".command").inner_text().startswith(f"tonnage why {volume['id']} --url ")
+        tab.open("why", "Why?")
+        tab.page.get_by_label("Id or name").fill(volume["id"])
+        tab.page.get_by_label("Id or name").press("Enter")
+        tab.wait_for_text(why["reason"])
+        assert tab.messages == []
+
+
+@pytest.mark.heavy
+def test_a_refused_request_is_explained(browser: Browser, tonnage: Deployment) -> None:
+    [refused] = tonnage.rest.get("capacity-overview/refusals")["refusals"]
+    with browser.tab(tonnage.rest.url) as tab:
+        tab.open(f"why?id={refused['request_id']}", "Why?")
+        assert tab.page.locator(".answer").first.inner_text() == refused["message"]
+
+
+@pytest.mark.heavy
+def test_problems_come_first_and_the_header_is_not_green(browser: Browser, server: PageServer) -> None:
+    exceeded = {"total_capacity_gb": 36, "free_capacity_gb": 30, "provisioned_capacity_gb": 144}
+    server.add_scheduler()
+    server.add_backend("box@new", {"p": {}})
+    with browser.tab(server.url) as tab:
+        tab.open("now", "Now")
+        tab.wait_for_text("Nothing needs attention.")
+        assert tab.page.locator(".health .state.up").inner_text() == "healthy"
+        server.add_backend("box@old", {"q": {}}, silence=7200)
+        server.add_backend("box@over", {"r": {**exceeded, "max_over_subscription_ratio": 1.0}})
+        tab.page.reload()
+        tab.wait_until_loaded("Now")
+        assert tab.page.locator(".health").inner_text() == "1 backend down, 1 pool over its limit"
+        assert tab.page.locator(".health .state.up").count() == 0
+        rows = tab.page.get_by_role("table", name="Problems").locator("tbody tr")
+        shown = [row.locator("td").all_inner_texts() for row in rows.all()]
+        assert [cells[0] for cells in shown] == ["1 backend down", "1 pool over its limit"]
+        assert "box@old: no report" in shown[0][1]
+        assert shown[1][1:] == ["box@over#r: promised 108 GiB over its limit", "tonnage pool 'box@over#r'"]
+        # The excess of one pool takes nothing from the room of the other.
+        assert "Promised: 58.9 % taken; 108 GiB over limits" in tab.page.locator(".sums").inner_text()
+        row = tab.page.get_by_role("table", name="Fullest pools").locator("tbody tr").first
+        assert row.locator(".severity.over").inner_text() == "over its limit"
+        assert row.locator("svg[aria-label='promised: 400.0 % of the limit, over its limit'] .heat5").count() == 1
+        assert tab.breaches() == []
+        tab.page.locator(".health").get_by_role("link", name="1 backend down").click()
+        tab.wait_until_loaded("Backends")
+        first = tab.page.locator("tbody tr").first.inner_text()
+        assert "box@old" in first
+        assert "down no report" in first
+        tab.page.locator(".health").get_by_role("link", name="1 pool over its limit").click()
+        tab.wait_until_loaded("Pools")
+        assert tab.page.locator("tbody td.name").all_inner_texts() == ["box@over#r"]
+        assert tab.messages == []
+
+
+@pytest.mark.heavy
+def test_ages_do_not_depend_on_the_time_zone_of_the_browser(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@disk", {"p": {}})
+    server.add_volume("box@disk#p", id="v1", name="first")
+    with browser.tab(server.url, timezone_id="Asia/Tokyo") as tab:
+        tab.open("volumes", "Volumes")
+        assert re.fullmatch(r"\d+ s", tab.page.locator("tbody td").last.inner_text())
 
 
 @pytest.mark.heavy
@@ -417,6 +508,8 @@ def test_views_of_extensions_that_are_not_enabled_are_not_offered(browser: Brows
             "soon": "Now",
             "pools": "Pools",
             "pool?name=box@disk%23p": "Pool box@disk#p",
+            "backends": "Backends",
+            "volumes": "Volumes",
             "types": "Types",
             "refusals": "Refusals",
             "ledger": "Ledger",

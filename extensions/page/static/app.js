@@ -2,21 +2,38 @@
 // The page: its header, its navigation and the section that the address names.
 
 import { hasToken, isEnabled } from "./api.js";
+import { Backends } from "./backends.js";
+import { Explain } from "./explain_form.js";
 import { age, count } from "./format.js";
 import { Ledger } from "./ledger.js";
 import { Now } from "./now.js";
-import { Pool } from "./pool.js";
 import { setPaused, useClock, usePolling } from "./polling.js";
+import { Pool } from "./pool.js";
 import { Pools } from "./pools.js";
+import { Health } from "./problems.js";
 import { Refusals } from "./refusals.js";
 import { Soon } from "./soon.js";
-import { Types } from "./types.js";
 import { ForgetToken, TokenForm } from "./token.js";
+import { Types } from "./types.js";
 import { html, render, useEffect, useState } from "./vendor.js";
+import { Volumes } from "./volumes.js";
 import { WhatIf } from "./what_if.js";
-import { Why } from "./why.js";
+import { Volume, Why } from "./why.js";
 
-const SECTIONS = { soon: Soon, pools: Pools, pool: Pool, types: Types, refusals: Refusals, why: Why, "what-if": WhatIf, ledger: Ledger };
+const SECTIONS = {
+  soon: Soon,
+  pools: Pools,
+  pool: Pool,
+  backends: Backends,
+  volumes: Volumes,
+  volume: Volume,
+  types: Types,
+  refusals: Refusals,
+  why: Why,
+  explain: Explain,
+  "what-if": WhatIf,
+  ledger: Ledger,
+};
 // The extension whose figures a section shows, if these are not the page's own.
 const EXTENSION_OF = { soon: "history" };
 const isOffered = (name) => !(name in EXTENSION_OF) || isEnabled(EXTENSION_OF[name]);
@@ -24,9 +41,12 @@ const LINKS = [
   ["now", "Now"],
   ["soon", "Soon"],
   ["pools", "Pools"],
+  ["backends", "Backends"],
+  ["volumes", "Volumes"],
   ["types", "Types"],
   ["refusals", "Refusals"],
   ["why", "Why?"],
+  ["explain", "Explain"],
   ["what-if", "What if?"],
   ["ledger", "Ledger"],
 ].filter(([name]) => isOffered(name));
@@ -50,13 +70,13 @@ function App() {
   const address = useAddress();
   const time = useClock();
   const summary = usePolling("capacity-overview");
-  const Found = (isOffered(address.name) && SECTIONS[address.name]) || Now;
+  const Shown = (isOffered(address.name) && SECTIONS[address.name]) || Now;
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} summary=${summary.data} error=${summary.error} time=${time} name=${address.name} />
     <main id="main" tabindex="-1">
       ${summary.error?.status === 401 && html`<${TokenForm} error=${summary.error} />`}
-      <${Found} key=${address.name} query=${address.query} focus=${address.followed} summary=${summary} time=${time} />
+      <${Shown} key=${address.name} query=${address.query} focus=${address.followed} summary=${summary} time=${time} />
     </main>`;
 }
 
@@ -87,8 +107,7 @@ function Header({ summary, error, time, name }) {
 function health(summary, error) {
   if (error) return html`<span class="state down">no current figures</span>`;
   if (!summary) return html`<span class="state">loading</span>`;
-  if (summary.reasons.length === 0) return html`<span class="state up">API healthy</span>`;
-  return html`<span class="state down">API not healthy</span> <span class="reason">${summary.reasons.join("; ")}</span>`;
+  return html`<${Health} ...${summary} />`;
 }
 
 function currency({ backends }, time) {

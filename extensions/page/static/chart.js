@@ -2,6 +2,7 @@
 // A chart over time: lines, and bands between two of them. The table next to it has the same figures.
 
 import { size } from "./format.js";
+import { Key } from "./parts.js";
 import { UPlot, html, useEffect, useRef, useState } from "./vendor.js";
 
 const HEIGHT = 220;
@@ -61,6 +62,5 @@ export function Chart({ label, times, lines, bands, keys }) {
     };
   }, [times, lines, bands, dark]);
   return html`<div class="chart" role="img" aria-label=${label} ref=${place}></div>
-    <p class="keys">${keys.map(([kind, title]) => html`<span><svg class="key" viewBox="0 0 10 10" aria-hidden="true">
-      <rect class=${kind} width="10" height="10" /></svg>${title}</span>`)}</p>`;
+    <p class="keys">${keys.map(([color, title]) => html`<span><${Key} color=${color} />${title}</span>`)}</p>`;
 }

@@ -22,14 +22,19 @@ export function size(gib) {
   return `${gib < 0 ? "−" : ""}${digits(value)} ${UNITS[unit]}`;
 }
 
-export const percent = (value) => (value === null ? "unknown" : `${digits(value)} %`);
+// One decimal, rounded down: 100 % is never said of a bound with room. The small part keeps 2.3 from being 2.2999.
+export const percent = (value) =>
+  value === null ? "unknown" : `${(Math.floor(value * 10 + 1e-6) / 10).toLocaleString("en", { minimumFractionDigits: 1 })} %`;
 
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+
+// The milliseconds of a time of the API. Times of OpenStack's resources are in UTC and do not say so.
+const milliseconds = (time) => Date.parse(time.endsWith("Z") ? time : `${time}Z`);
 
 // The age of a time, such as "41 s" or "3 h", at the time `at` in milliseconds.
 export function age(time, at) {
   if (time === null) return "never";
-  const seconds = Math.max(0, Math.round((at - Date.parse(time)) / 1000));
+  const seconds = Math.max(0, Math.round((at - milliseconds(time)) / 1000));
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;

@@ -1,52 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section Now: the sums of all pools, physical and promised apart.
+// The section Now: the problems, and the sums of all pools, physical and promised apart.
 
 import { count, percent, size } from "./format.js";
-import { Bar, Figures, Section } from "./parts.js";
+import { Bar, Figures, Key, Section } from "./parts.js";
 import { Fullest } from "./pools.js";
+import { Problems } from "./problems.js";
 import { html } from "./vendor.js";
 
 export function Now({ summary, time, focus }) {
   return html`<${Section} title="Now" focus=${focus}>
     <${Figures} answer=${summary} time=${time}>${(data) =>
-      data.pools === 0 ? html`<${Empty} backends=${data.backends.total} />` : html`<${Sums} summary=${data} />`}</${Figures}>
+      data.pools === 0 ? html`<${Empty} backends=${data.backends.total} />` : html`<h3>Problems</h3><${Problems} problems=${data.problems} /><${Sums} summary=${data} />`}</${Figures}>
     ${summary.data?.pools > 0 && html`<${Fullest} time=${time} />`}
   </${Section}>`;
 }
 
+// A bound of all pools: the parts within the bounds of single pools are its whole, and an excess stands apart, so that
+// it takes nothing from the room of other pools.
 function Sums({ summary }) {
   const { physical, promised } = summary;
   return html`<div class="sums">
-      <${Sum} title="Physical" whole=${physical.total_gb} taken=${physical.used_gb + physical.in_flight_gb}
-        usable=${physical.total_gb - physical.reserved_gb} parts=${[
+      <${Sum} title="Physical" end="total" whole=${physical.total_gb} usable=${physical.total_gb - physical.reserved_gb}
+        taken=${physical.used_gb + physical.in_flight_gb - physical.excess_gb} excess=${["in reserves", physical.excess_gb]} parts=${[
           ["used", "used", physical.used_gb],
           ["flight", "in flight", physical.in_flight_gb],
           ["room", "room", physical.left_gb],
-          ["reserved", "reserved", physical.reserved_gb],
-        ]} end="total" />
-      <${Sum} title="Promised" whole=${promised.limit_gb} taken=${promised.promised_gb} usable=${promised.limit_gb}
-        parts=${[
-          ["used", "provisioned", promised.promised_gb - promised.in_flight_gb],
+          ["reserved", "reserved", physical.reserved_gb - physical.excess_gb],
+        ]} />
+      <${Sum} title="Promised" end="limit" whole=${promised.limit_gb} usable=${promised.limit_gb}
+        taken=${promised.promised_gb - promised.excess_gb} excess=${["over limits", promised.excess_gb]} parts=${[
+          ["used", "provisioned within limits", promised.promised_gb - promised.in_flight_gb - promised.excess_gb],
           ["flight", "in flight", promised.in_flight_gb],
           ["room", "room", promised.left_gb],
-        ]} end="limit" />
+        ]} />
     </div>
     <p class="note">${leftOut(summary)}</p>`;
 }
 
-function Sum({ title, whole, taken, usable, parts, end }) {
+function Sum({ title, end, whole, usable, taken, excess: [excessName, excess], parts }) {
   const share = usable > 0 ? percent((taken / usable) * 100) : "unknown";
-  const room = parts.findIndex(([kind]) => kind === "room");
-  // The rest of the scale, which is less than the room of pools that are not over their limits.
-  const rest = Math.max(whole - parts.reduce((sum, [kind, , value]) => sum + (kind === "room" ? 0 : value), 0), 0);
-  const segments = parts.map(([kind, , value], place) => (place === room ? ["gap", rest] : [kind, value]));
+  // A storage that pools share may leave them less room than they have: the bar shows the rest of the scale.
+  const segments = parts.map(([color, , value]) => [color === "room" ? "gap" : color, Math.max(value, 0)]);
+  const rest = Math.max(whole - segments.reduce((sum, [color, value]) => sum + (color === "gap" ? 0 : value), 0), 0);
+  const drawn = segments.map(([color, value]) => [color, color === "gap" ? rest : value]);
+  const over = excess > 0 ? `; ${size(excess)} ${excessName}` : "";
   return html`<div class="sum">
-    <h3>${title}: ${share} taken</h3>
-    <${Bar} large whole=${Math.max(whole, taken)} limit=${end === "limit" ? whole : null} segments=${segments}
-      label=${`${title}: ${share} taken`} />
-    <dl class="legend">${parts.map(([kind, name, value]) => html`<div>
-      <dt><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class=${kind} width="10" height="10" /></svg>${name}</dt>
-      <dd>${size(value)}</dd></div>`)}
+    <h3>${title}: ${share} taken${over && html`<span class="state down">${over}</span>`}</h3>
+    <${Bar} large whole=${whole} segments=${drawn} label=${`${title}: ${share} taken${over}`} />
+    <dl class="legend">${parts.map(([color, name, value]) => html`<div><dt><${Key} color=${color} />${name}</dt><dd>${size(Math.max(value, 0))}</dd></div>`)}
+      ${excess > 0 && html`<div><dt><${Key} color="heat5" />${excessName}</dt><dd>${size(excess)}</dd></div>`}
       <div><dt>${end}</dt><dd>${size(whole)}</dd></div>
     </dl>
   </div>`;

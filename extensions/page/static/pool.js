@@ -4,9 +4,9 @@
 import { isEnabled } from "./api.js";
 import { age, count, percent, size } from "./format.js";
 import { History } from "./history.js";
-import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
+import { Facts, Figures, PhysicalBar, PromisedBar, Section, SeverityWord, State, Table, poolLink, volumeLink } from "./parts.js";
 import { usePolling } from "./polling.js";
-import { ratio } from "./pools.js";
+import { headroom, ratio } from "./pools.js";
 import { html } from "./vendor.js";
 
 export function Pool({ query, time, focus }) {
@@ -25,7 +25,7 @@ function Detail({ detail, time }) {
       them.</p>`}
     <div class=${pool.stale ? "sums stale" : "sums"}>
       <div class="sum">
-        <h3>Physical: ${percent(pool.physical_percent)} taken</h3>
+        <h3>Physical: ${taken(pool.physical_percent, pool.physical_severity)}</h3>
         <${PhysicalBar} pool=${pool} />
         <${Facts} facts=${[
           ["total", size(pool.total_gb)],
@@ -36,7 +36,7 @@ function Detail({ detail, time }) {
         ]} />
       </div>
       <div class="sum">
-        <h3>Promised: ${percent(pool.promised_percent)} taken</h3>
+        <h3>Promised: ${taken(pool.promised_percent, pool.promised_severity)}</h3>
         <${PromisedBar} pool=${pool} />
         <${Facts} facts=${[
           ...limits(pool),
@@ -48,12 +48,13 @@ function Detail({ detail, time }) {
       </div>
     </div>
     <${Facts} facts=${[
-      ["state", html`<${State} pool=${pool} />`],
+      ["fullness", html`<${SeverityWord} severity=${pool.severity} value=${pool.full_percent} />`],
+      ["state", html`<${State} state=${pool.state} reason=${pool.state_reason} />`],
       ["zone", pool.availability_zone],
       ["figures", `${age(pool.collected_at, time)} old`],
       ["ratio", ratio(pool)],
-      ["headroom thin", current(pool, pool.headroom_thin_gb)],
-      ["headroom thick", current(pool, pool.headroom_thick_gb)],
+      ["headroom thin", headroom(pool, pool.headroom_thin_gb)],
+      ["headroom thick", headroom(pool, pool.headroom_thick_gb)],
     ]} />
     ${detail.sharing.length > 0 && html`<h3>Shared storage</h3>
       <p>The storage ${pool.storage_id} is shared with: ${detail.sharing.map((name, place) => html`${place > 0 && ", "}${poolLink(name)}`)}.</p>`}
@@ -70,15 +71,15 @@ function Detail({ detail, time }) {
       ? html`<p class="note">None.</p>`
       : html`<${Table} caption="Operations in progress" rows=${detail.claims} keyOf=${(row) => row.volume_id} columns=${[
           { title: "Operation", cell: (row) => row.verb },
-          { title: "Volume", class: "name", cell: (row) => row.volume_id },
+          { title: "Volume", class: "name", cell: (row) => volumeLink(row.volume_id) },
           { title: "Claim", class: "number", cell: (row) => size(row.size_gb) },
           { title: "State", cell: (row) => row.state },
           { title: "Age", class: "number", cell: (row) => age(row.created_at, time) },
           { title: "Request", class: "name", cell: (row) => row.request_id },
         ]} />`}
-    <h3>${count(detail.volume_count, "volume")}${detail.volume_count > detail.volumes.length ? `, the largest ${detail.volumes.length}` : ""}</h3>
+    <h3><a href=${`#volumes?${new URLSearchParams({ pool: pool.name })}`}>${count(detail.volume_count, "volume")}</a>${detail.volume_count > detail.volumes.length ? `, the largest ${detail.volumes.length}` : ""}</h3>
     ${detail.volumes.length > 0 && html`<${Table} caption="Volumes" rows=${detail.volumes} keyOf=${(row) => row.id} columns=${[
-      { title: "Volume", class: "name", cell: (row) => row.name || row.id },
+      { title: "Volume", class: "name", cell: (row) => volumeLink(row.id, row.name || row.id) },
       { title: "Size", class: "number", cell: (row) => size(row.size_gb) },
       { title: "Type", cell: (row) => row.volume_type ?? "none" },
       { title: "Provisioning", cell: (row) => row.provisioning ?? "unknown" },
@@ -88,15 +89,13 @@ function Detail({ detail, time }) {
     ]} />`}`;
 }
 
+const taken = (value, severity) => html`${percent(value)} taken${severity !== null && html`, <${SeverityWord} severity=${severity} value=${value} />`}`;
+
 // Old figures tell nothing about the room that is left.
-const current = (pool, gib) => (pool.stale ? "–" : size(gib));
+const current = (pool, gib) => (pool.stale ? "unknown" : size(gib));
 
 // A pool without thin volumes has no limit of over-subscription: it promises its own capacity.
 const limits = (pool) =>
   pool.headroom_thin_gb === null
     ? [["limit for thin volumes", "none"], ["total less reserve", size(pool.promise_limit_gb)]]
     : [["limit", size(pool.promise_limit_gb)]];
-
-function Facts({ facts }) {
-  return html`<dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
-}

@@ -4,23 +4,24 @@
 import { get, isEnabled } from "./api.js";
 import { age, count, percent, size } from "./format.js";
 import { HeatMap } from "./heat_map.js";
-import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink, was } from "./parts.js";
+import { Figures, PhysicalBar, PromisedBar, SEVERITIES, Search, Section, SeverityWord, State, Table, poolLink, was } from "./parts.js";
 import { usePolling } from "./polling.js";
-import { html, useEffect, useRef, useState } from "./vendor.js";
+import { html, useState } from "./vendor.js";
 
 const PAGE = 100;
 const FULLEST = 10;
 // Columns that are sorted upwards first.
-const ASCENDING = new Set(["name", "full_in_days"]);
+const ASCENDING = new Set(["name", "full_in_days", "availability_zone", "state"]);
 const STATES = ["up", "down", "disabled", "draining"];
+const SELECTION = ["name", "state", "severity"];
 
 // Columns by the key that the server sorts by.
 const columns = (time) => [
   { key: "name", title: "Pool", class: "name", cell: (pool) => poolLink(pool.name) },
+  { key: "full_percent", title: "Fullness", cell: (pool) => html`<${SeverityWord} severity=${pool.severity} value=${pool.full_percent} />` },
   ...(isEnabled("history")
     ? [{ key: "full_in_days", title: "Full in", class: "soon", cell: (pool) => pool.forecast ?? "no forecast" }]
     : []),
-  { key: "availability_zone", title: "Zone", cell: (pool) => pool.availability_zone },
   {
     key: "physical_percent",
     title: "Physical",
@@ -40,18 +41,21 @@ const columns = (time) => [
         : html`<${PromisedBar} pool=${pool} /><span>${share(pool.promised_percent, pool.promise_limit_gb)}</span>`,
   },
   { key: "in_flight_gb", title: "In flight", class: "number", cell: (pool) => size(pool.in_flight_gb) },
-  { key: "headroom_thin_gb", title: "Headroom thin", class: "number", cell: (pool) => headroom(pool, "headroom_thin_gb") },
-  { key: "headroom_thick_gb", title: "Headroom thick", class: "number", cell: (pool) => headroom(pool, "headroom_thick_gb") },
+  { key: "headroom_thin_gb", title: "Headroom thin", class: "number", cell: (pool) => headroom(pool, pool.headroom_thin_gb) },
+  { key: "headroom_thick_gb", title: "Headroom thick", class: "number", cell: (pool) => headroom(pool, pool.headroom_thick_gb) },
   { key: "max_over_subscription_ratio", title: "Ratio", class: "number", cell: (pool) => ratio(pool) },
+  { key: "availability_zone", title: "Zone", cell: (pool) => pool.availability_zone },
   { key: "collected_at", title: "Figures", class: "number", cell: (pool) => age(pool.collected_at, time) },
-  { key: "state", title: "State", cell: (pool) => html`<${State} pool=${pool} />` },
+  { key: "state", title: "State", class: "states", cell: (pool) => html`<${State} state=${pool.state} reason=${pool.state_reason} />` },
 ];
 
 const share = (value, of) => (value === null ? `${size(of)}` : `${percent(value)} of ${size(of)}`);
-const headroom = (pool, key) => (pool.stale ? "–" : pool[key] === null ? "none" : size(pool[key]));
+
+// Old figures tell nothing about the room that is left; a pool may take no volumes of a kind.
+export const headroom = (pool, gib) => (gib === null ? "not offered" : pool.stale ? "unknown" : size(gib));
 
 // Pools without thin volumes have no use for the ratio.
-export const ratio = (pool) => (pool.headroom_thin_gb === null ? "none" : pool.max_over_subscription_ratio);
+export const ratio = (pool) => (pool.headroom_thin_gb === null ? "not used" : pool.max_over_subscription_ratio);
 
 const rowClass = (pool) => (pool.stale ? "stale" : "");
 
@@ -65,82 +69,61 @@ export function Fullest({ time }) {
 }
 
 export function Pools({ query, time, focus }) {
-  const [map, setMap] = useState(false);
-  const wanted = {
+  const address = {
     name: query.get("name") ?? "",
     state: query.get("state") ?? "",
+    severity: query.get("severity") ?? "",
     sort_key: query.get("sort_key") ?? "full_percent",
     sort_dir: query.get("sort_dir") ?? "desc",
     offset: Number(query.get("offset") ?? 0) || 0,
   };
-  const given = Object.entries(wanted).filter(([, value]) => value !== "");
-  const path = `capacity-overview/pools?${new URLSearchParams([...given, ["limit", PAGE]])}`;
-  const answer = usePolling(path, { keep: true });
+  const map = query.get("view") === "map";
+  const parameters = Object.entries(address).filter(([, value]) => value !== "");
+  const selection = parameters.filter(([key]) => SELECTION.includes(key));
+  const answer = usePolling(`capacity-overview/pools?${new URLSearchParams([...parameters, ["limit", PAGE]])}`, { keep: true });
   const go = (change) => {
-    const next = { ...wanted, offset: 0, ...change };
+    const next = { ...address, view: map ? "map" : "", offset: 0, ...change };
     location.replace(`#pools?${new URLSearchParams(Object.entries(next).filter(([, value]) => value !== "" && value !== 0))}`);
   };
-  const shown = columns(time).map((column) => ({
+  const sorted = columns(time).map((column) => ({
     ...column,
-    sort: column.key === wanted.sort_key ? (wanted.sort_dir === "asc" ? "ascending" : "descending") : null,
+    sort: column.key !== address.sort_key ? "none" : address.sort_dir === "asc" ? "ascending" : "descending",
   }));
-  const sortBy = (column) =>
-    go({ sort_key: column.key, sort_dir: column.sort === "descending" || (column.sort === null && ASCENDING.has(column.key)) ? "asc" : "desc" });
-  const head = (column) => html`<button type="button" class="sort" onClick=${() => sortBy(column)}>${column.title}
-    <span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>`;
+  const directionOf = ({ key, sort }) => (sort === "none" ? (ASCENDING.has(key) ? "asc" : "desc") : sort === "descending" ? "asc" : "desc");
+  const head = (column) => html`<button type="button" class="sort" onClick=${() => go({ sort_key: column.key, sort_dir: directionOf(column) })}>
+    ${column.title} <span aria-hidden="true">${MARKS[column.sort]}</span></button>`;
+  const choice = (title, key, options, className = "") => html`<label class=${className}>${title} <select value=${address[key]} onChange=${(event) => go({ [key]: event.target.value })}>
+    ${options.map(([value, words]) => html`<option value=${value}>${words}</option>`)}</select></label>`;
   return html`<${Section} title="Pools" focus=${focus}>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-      <${Search} value=${wanted.name} change=${(name) => go({ name })} />
-      <label>State <select value=${wanted.state} onChange=${(event) => go({ state: event.target.value })}>
-        <option value="">all</option>${STATES.map((state) => html`<option value=${state}>${state}</option>`)}
-      </select></label>
-      <label>Sorted by <select value=${wanted.sort_key} onChange=${(event) => go({ sort_key: event.target.value })}>
-        <option value="full_percent">fullest bound</option>
-        <option value="total_gb">total</option>
-        ${shown.map((column) => html`<option value=${column.key}>${column.title.toLowerCase()}</option>`)}
-      </select></label>
-      <label>Order <select value=${wanted.sort_dir} onChange=${(event) => go({ sort_dir: event.target.value })}>
-        <option value="desc">descending</option><option value="asc">ascending</option>
-      </select></label>
-      <${Csv} given=${given} />
-      <button type="button" aria-pressed=${map ? "true" : "false"} onClick=${() => setMap(!map)}>Heat map</button>
+      <${Search} title="Name contains" value=${address.name} change=${(name) => go({ name })} />
+      ${choice("Fullness", "severity", [["", "all"], ...Object.entries(SEVERITIES)])}
+      ${choice("State", "state", [["", "all"], ...STATES.map((state) => [state, state])])}
+      ${choice("Sorted by", "sort_key", sorted.map(({ key, title }) => [key, title.toLowerCase()]), "cards")}
+      ${choice("Order", "sort_dir", [["desc", "descending"], ["asc", "ascending"]], "cards")}
+      <button type="button" aria-pressed=${map ? "true" : "false"} onClick=${() => go({ view: map ? "" : "map" })}>Heat map</button>
+      <${Csv} parameters=${parameters} />
     </form>
-    ${map && html`<${HeatMap} time=${time} />`}
+    ${map && html`<${HeatMap} selection=${selection} time=${time} />`}
     <${Figures} answer=${answer} time=${time}>${(data) => html`
-      <${Pages} offset=${wanted.offset} count=${data.count} go=${go} />
+      <p class="pages" aria-live="polite"><span>${shownOf(address.offset, data.count)}</span>
+        ${data.count > PAGE && html`<button type="button" disabled=${address.offset === 0} onClick=${() => go({ offset: Math.max(0, address.offset - PAGE) })}>Previous</button>
+        <button type="button" disabled=${address.offset + PAGE >= data.count} onClick=${() => go({ offset: address.offset + PAGE })}>Next</button>`}</p>
       ${data.count === 0
         ? html`<p class="note">No pool matches.</p>`
-        : html`<${Table} caption="Pools" columns=${shown} rows=${data.pools} keyOf=${(pool) => pool.name}
+        : html`<${Table} caption="Pools" columns=${sorted} rows=${data.pools} keyOf=${(pool) => pool.name}
             rowClass=${rowClass} head=${head} />`}`}</${Figures}>
   </${Section}>`;
 }
 
-// A search that starts after the last key.
-function Search({ value, change }) {
-  const [text, setText] = useState(value);
-  const timer = useRef(0);
-  useEffect(() => setText(value), [value]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  const input = (event) => {
-    setText(event.target.value);
-    clearTimeout(timer.current);
-    const next = event.target.value;
-    timer.current = setTimeout(() => change(next), 300);
-  };
-  return html`<label>Name contains <input type="search" value=${text} onInput=${input} /></label>`;
-}
+// "1 to 100 of 10,000 pools"
+const shownOf = (offset, total) =>
+  total === 0 ? "No pools" : `${(offset + 1).toLocaleString("en")} to ${Math.min(offset + PAGE, total).toLocaleString("en")} of ${count(total, "pool")}`;
 
-function Pages({ offset, count: total, go }) {
-  const last = Math.min(offset + PAGE, total);
-  return html`<p class="pages" aria-live="polite">
-    <span>${total === 0 ? "No pools" : `${(offset + 1).toLocaleString("en")} to ${last.toLocaleString("en")} of ${count(total, "pool")}`}</span>
-    ${total > PAGE && html`<button type="button" disabled=${offset === 0} onClick=${() => go({ offset: Math.max(0, offset - PAGE) })}>Previous</button>
-    <button type="button" disabled=${last >= total} onClick=${() => go({ offset: offset + PAGE })}>Next</button>`}
-  </p>`;
-}
+const MARKS = { none: "↕", ascending: "▲", descending: "▼" };
 
 // All selected pools as a file.
-function Csv({ given }) {
+function Csv({ parameters }) {
   const [busy, setBusy] = useState(false);
   const [failed, setFailed] = useState("");
   const save = async () => {
@@ -149,7 +132,7 @@ function Csv({ given }) {
       const rows = [];
       let count = 1;
       for (let offset = 0; offset < count; offset += 1000) {
-        const query = new URLSearchParams([...given.filter(([key]) => key !== "offset"), ["limit", 1000], ["offset", offset]]);
+        const query = new URLSearchParams([...parameters.filter(([key]) => key !== "offset"), ["limit", 1000], ["offset", offset]]);
         const answer = await get(`capacity-overview/pools?${query}`);
         count = answer.count;
         rows.push(...answer.pools);

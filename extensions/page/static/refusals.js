@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section Refusals: their numbers by day and reason, and the last ones in full.
 
+import { queryOf } from "./explain_form.js";
 import { age, count } from "./format.js";
-import { Bar, Figures, Section, Table, poolLink } from "./parts.js";
+import { Bar, Figures, Section, Table, poolLink, volumeLink } from "./parts.js";
 import { usePolling } from "./polling.js";
 import { html } from "./vendor.js";
-import { queryOf } from "./why.js";
 
 export function Refusals({ query, time, focus }) {
   const pool = query.get("pool") ?? "";
@@ -30,18 +30,23 @@ function Overview({ overview, time }) {
       { title: "Number", class: "share", cell: (row) => html`<${Bar} label=${count(row.refusals, "refusal")} whole=${most} segments=${[["used", row.refusals]]} /><span>${row.refusals.toLocaleString("en")}</span>` },
     ]} />
     <h3>The last ${overview.refusals.length}</h3>
-    <${Table} caption="The last refusals" rows=${overview.refusals} keyOf=${(row) => `${row.request_id} ${row.volume_id} ${row.refused_at}`} columns=${[
-      { title: "Age", class: "number", cell: (row) => age(row.refused_at, time) },
-      { title: "Request", cell: (row) => `${row.verb} ${row.request}` },
-      { title: "Reason", class: "why", cell: (row) => row.message },
-      { title: "Project", class: "name", cell: (row) => row.project_id },
-      { title: "Volume", class: "name", cell: (row) => row.volume_id },
-      { title: "Now", class: "word", cell: (row) => html`<${AskAgain} refused=${row} />` },
-    ]} />`;
+    <${Refused} rows=${overview.refusals} time=${time} />`;
+}
+
+// Refused requests, the newest first.
+export function Refused({ rows, time }) {
+  return html`<${Table} caption="The last refusals" rows=${rows} keyOf=${(row) => `${row.request_id} ${row.volume_id} ${row.refused_at}`} columns=${[
+    { title: "Age", class: "number", cell: (row) => age(row.refused_at, time) },
+    { title: "Request", cell: (row) => `${row.verb} ${row.request}` },
+    { title: "Reason", class: "why", cell: (row) => row.message },
+    { title: "Project", class: "name", cell: (row) => row.project_id },
+    { title: "Volume", class: "name", cell: (row) => volumeLink(row.volume_id) },
+    { title: "Now", class: "word", cell: (row) => html`<${AskAgain} refused=${row} />` },
+  ]} />`;
 }
 
 function AskAgain({ refused }) {
   const query = queryOf(refused.request_body);
   if (query === null) return "";
-  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.request}</span></a>`;
+  return html`<a href=${`#explain?${query}`}>Ask again now<span class="hidden">: ${refused.request}</span></a>`;
 }

@@ -45,7 +45,7 @@ export function Types({ time, focus }) {
     { title: "Headroom", class: "number", cell: (type) => of(type, (capacity) => size(capacity.headroom_gb)) },
     { title: "Candidates", class: "number", cell: (type) => of(type, (capacity) => `${capacity.candidates} of ${count(capacity.pools, "pool")}`) },
     { title: "Why not the others", class: "why", cell: (type) => of(type, (capacity) => html`<${Others} capacity=${capacity} />`, (failure) => failure.message) },
-    { title: "Explanation", class: "word", cell: (type) => html`<a href=${`#why?${new URLSearchParams({ size: 1, type: type.name })}`}>Pool by pool<span class="hidden"> for ${type.name}</span></a>` },
+    { title: "Explanation", class: "word", cell: (type) => html`<a href=${`#explain?${new URLSearchParams({ size: 1, type: type.name })}`}>Pool by pool<span class="hidden"> for ${type.name}</span></a>` },
   ];
   return html`<${Section} title="Types" focus=${focus}>
     <p class="note">Candidates accept a volume of 1 GiB now; the headroom is the largest volume that one of them accepts.${" "}

@@ -2,71 +2,18 @@
 """The overview of the capacity, from rows of the ledger."""
 
 import datetime
-import functools
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.servers import ledger_schema
+from tests.unit.extensions.page.overviews import DOWN_TIME, add, backends, read, thin
 from tonnage.cli.overviews import pools
 from tonnage.extensions.history import history_writer, tables
-from tonnage.extensions.history.api import history_resources
-from tonnage.extensions.page import capacity_overview, overview_resources
-from tonnage.extensions.page.overview_bodies import CapacitySummary, PoolOverview
+from tonnage.extensions.page import overview_resources
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory.overviews import OVERVIEWS
-
-DOWN_TIME = 60.0
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    yield database.Database(engine)
-    engine.dispose()
-
-
-def add(
-    ledger: database.Database, backend: str, pools: dict[str, dict[str, Any]], silence: float = 0.0, **fields: Any
-) -> None:
-    """Add a backend with pools; a pool is its report, with counters of the row under ``row``."""
-    with orm.Session(ledger.engine) as session:
-        now = session.execute(sa.select(models.utcnow())).scalar_one()
-        reported_at = now - datetime.timedelta(seconds=silence)
-        row = models.Backend(name=backend, availability_zone="nova", last_report_at=reported_at, **fields)
-        session.add(row)
-        session.flush()
-        for name, report in pools.items():
-            counters = report.pop("row", {})
-            session.add(
-                models.Pool(
-                    backend_id=row.id,
-                    name=f"{backend}#{name}",
-                    stats={"pool_name": name, **report},
-                    storage_id=report.get("storage_id"),
-                    ratio=report.get("max_over_subscription_ratio", 1.0),
-                    **counters,
-                )
-            )
-        session.commit()
-
-
-def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
-    pool_forecasts = functools.partial(
-        history_resources.pool_forecasts, history_resources.shared_forecasts(ledger, 0.0)
-    )
-    overview = capacity_overview.shared_overview(ledger, DOWN_TIME, lambda: [], pool_forecasts, 0.0).get()
-    return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
-
-
-def thin(total: Any, free: Any, ratio: float = 2.0, **more: Any) -> dict[str, Any]:
-    figures = {"total_capacity_gb": total, "free_capacity_gb": free, "max_over_subscription_ratio": ratio}
-    return figures | {"thin_provisioning_support": True} | more
 
 
 def test_physical_and_promised_are_apart(ledger: database.Database) -> None:
@@ -103,7 +50,7 @@ def test_pools_with_old_figures_come_after_the_fullest(ledger: database.Database
     add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 40)})
     add(ledger, "box@b", {"r": thin(1000, 1)}, silence=600)
     found, _ = read(ledger)
-    fullest = overview_resources._Selection("", "", "", "full_percent", descending=True).of(found.values())
+    fullest = overview_resources._Selection("", "", "", "", "full_percent", descending=True).of(found.values())
     assert [pool.name for pool in fullest] == ["box@a#q", "box@a#p", "box@b#r"]
 
 
@@ -206,3 +153,65 @@ def test_the_state_of_a_pool_has_the_notice_of_its_agent(ledger: database.Databa
     assert (pools["p"].state, pools["p"].state_reason) == ("up", "its agent cannot report: not mounted")
     silent = "no report for more than 60 seconds (service_down_time)"
     assert (pools["q"].state, pools["q"].state_reason) == ("down", f"{silent}; its agent cannot report: not mounted")
+
+
+def test_the_excess_of_a_pool_does_not_take_the_room_of_others(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(36, 30, 1.0, provisioned_capacity_gb=144)})
+    add(ledger, "box@b", {"q": thin(166, 166, 1.0, provisioned_capacity_gb=58)})
+    found, summary = read(ledger)
+    assert (found["p"].promise_excess_gb, found["q"].promise_excess_gb) == (108, 0)
+    promised = summary.promised
+    assert (promised.limit_gb, promised.promised_gb, promised.left_gb, promised.excess_gb) == (202, 202, 108, 108)
+    assert promised.limit_gb == promised.promised_gb - promised.excess_gb + promised.left_gb
+
+
+def test_a_reserve_that_data_uses_is_a_physical_excess(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 4, reserved_percentage=10), "q": thin(100, 50, reserved_percentage=10)})
+    found, summary = read(ledger)
+    assert (found["p"].severity, found["p"].physical_severity, found["p"].promised_severity) == ("over", "over", "rest")
+    physical = summary.physical
+    assert (physical.excess_gb, physical.left_gb) == (6, 40)
+    assert physical.total_gb == physical.used_gb + physical.left_gb + physical.reserved_gb - physical.excess_gb
+
+
+def test_pools_have_severities_and_these_are_counted(ledger: database.Database) -> None:
+    pools_by_severity = {
+        "over": thin(100, 90, 1.0, provisioned_capacity_gb=101),
+        "full": thin(100, 90, 1.0, provisioned_capacity_gb=100),
+        # No volume fits, although neither bound is reached: one of the storage's other pools has a claim.
+        "shared": thin(100, 90, storage_id="disk", storage_free_capacity_gb=0.5, row={"storage_free_gb": 0.5}),
+        "near": thin(100, 14),
+        "rest": thin(100, 15),
+        "unknown": thin("unknown", "unknown"),
+    }
+    add(ledger, "box@a", {name: dict(report) for name, report in pools_by_severity.items()})
+    add(ledger, "box@b", {"old": thin(100, 0)}, silence=600)
+    found, summary = read(ledger)
+    expected = {name: name for name in pools_by_severity} | {"shared": "full", "unknown": None, "old": None}
+    assert {name: pool.severity for name, pool in found.items()} == expected
+    counts = summary.fullness
+    assert (counts.over, counts.full, counts.near, counts.rest) == (1, 2, 1, 1)
+
+
+def test_a_full_pool_is_full_whatever_its_forecast_says(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60, 1.0, provisioned_capacity_gb=100), "q": thin(100, 0, 1.0)})
+    with orm.Session(ledger.engine) as session:
+        today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+        [pool_id] = session.scalars(sa.select(models.Pool.id).where(models.Pool.name == "box@a#p"))
+        ranges = {"p10_days": 5.0, "p50_days": 5.5, "p90_days": 6.0, "low_gb": 1.0, "high_gb": 5.0}
+        session.add(tables.PoolForecast(pool_id=pool_id, bound="promised", made_on=today, known_days=30, **ranges))
+        session.commit()
+    found, _ = read(ledger)
+    assert {(pool.forecast, pool.full_in_days) for pool in found.values()} == {("full", 0.0)}
+
+
+def test_backends_have_their_states_and_the_sums_of_their_pools(ledger: database.Database) -> None:
+    add(ledger, "box@b", {"p": thin(100, 0, row={"allocated_capacity_gb": 7}), "q": thin(100, 60)})
+    add(ledger, "box@a", {}, silence=600)
+    shown = backends(ledger)
+    assert [(backend.name, backend.state, backend.pools) for backend in shown] == [
+        ("box@a", "down", 0),
+        ("box@b", "up", 2),
+    ]
+    assert (shown[1].allocated_gb, shown[1].fullness.full, shown[1].fullness.rest) == (7, 1, 1)
+    assert "service_down_time" in (shown[0].state_reason or "")

@@ -66,7 +66,9 @@ def test_pools_are_selected_sorted_and_paged(client: Client) -> None:
     assert client.simulate_get(f"{PATH}/pools?limit=1").json["count"] == 2
 
 
-@pytest.mark.parametrize("query", ["sort_key=size", "sort_dir=up", "limit=x", "limit=-1", "state=odd", "color=red"])
+@pytest.mark.parametrize(
+    "query", ["sort_key=size", "sort_dir=up", "limit=x", "limit=-1", "state=odd", "severity=odd", "color=red"]
+)
 def test_unknown_parameters_are_errors(client: Client, query: str) -> None:
     assert client.simulate_get(f"{PATH}/pools?{query}").status_code == 400
 
@@ -82,6 +84,29 @@ def test_the_fullness_of_all_pools_is_short(client: Client) -> None:
     found = client.simulate_get(f"{PATH}/fill").json
     shown = {pool["name"]: (pool["full_percent"], pool["stale"]) for pool in pools(client)}
     assert dict(zip(found["names"], zip(found["full_percent"], found["stale"], strict=True), strict=True)) == shown
+
+
+def test_the_map_has_the_pools_that_the_parameters_select(client: Client) -> None:
+    def names(**query: str) -> list[str]:
+        answer = client.simulate_get(f"{PATH}/fill", params=query)
+        assert answer.status_code == 200, answer.text
+        return [name.partition("#")[2] for name in answer.json["names"]]
+
+    assert names() == ["thick", "thin"]
+    assert names(name="THIN", severity="rest", state="up") == ["thin"]
+    assert names(severity="over") == names(state="down") == []
+    assert client.simulate_get(f"{PATH}/fill?severity=odd").status_code == 400
+
+
+def test_pools_are_selected_by_their_severity(client: Client) -> None:
+    assert len(pools(client, severity="rest")) == 2
+    assert pools(client, severity="full") == []
+
+
+def test_backends_are_listed(client: Client) -> None:
+    [backend] = client.simulate_get(f"{PATH}/backends").json["backends"]
+    assert (backend["name"], backend["state"], backend["pools"]) == (BACKEND, "up", 2)
+    assert backend["fullness"] == {"over": 0, "full": 0, "near": 0, "rest": 2}
 
 
 def test_one_pool_has_its_volumes(client: Client, volume: Any) -> None:
@@ -110,7 +135,7 @@ def test_an_operation_in_progress_is_shown(cluster: Cluster, client: Client) -> 
 
 
 def test_only_administrators_see_them(member: Client) -> None:
-    for path in (PATH, f"{PATH}/pools", f"{PATH}/pool?name=x"):
+    for path in (PATH, f"{PATH}/pools", f"{PATH}/pool?name=x", f"{PATH}/backends", f"{PATH}/fill"):
         answer = member.simulate_get(path)
         assert answer.status_code == 403
         assert "capacity:overview" in answer.json["forbidden"]["message"]

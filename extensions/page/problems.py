@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The problems that an operator has to look at, the worst first, each with the command that shows all of it."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import orm
+
+from tonnage.extensions.page.overview_bodies import BackendOverview, PoolOverview, Problem, ProblemSubject
+from tonnage.extensions.page.severity import Severity
+from tonnage.ledger.catalog import refusals
+from tonnage.ledger.catalog.refusals import RefusalFilter
+from tonnage.ledger.inventory import volume_figures
+from tonnage.ledger.inventory.volume_figures import VolumeFilter
+
+#: Most subjects of one problem; the command shows all.
+_MAX_SUBJECTS = 5
+
+#: Days within which a pool that will be full is a problem, as in the alert ``TonnagePoolFullSoon``.
+SOON_DAYS = 14
+
+#: Seconds after which a claim waits, as in the alert ``TonnageClaimPending``.
+WAITING_SECONDS = 3600.0
+
+#: The seconds of the refusals that are a problem.
+_DAY_SECONDS = 86400.0
+
+
+def load(session: orm.Session, pools: Sequence[PoolOverview], backends: Sequence[BackendOverview]) -> list[Problem]:
+    """Return the problems of all pools and backends, and those that the ledger shows, by one session."""
+    return [
+        *_of_backends(backends),
+        *_of_pools(pools),
+        *_drains(session, backends),
+        *_claims(session),
+        *_refusals(session),
+        *_soon(pools),
+    ]
+
+
+def _problem(problem: str, subjects: Sequence[ProblemSubject], *command: str) -> Iterable[Problem]:
+    """Yield the problem if it has subjects."""
+    if subjects:
+        first = list(subjects[:_MAX_SUBJECTS])
+        yield Problem(problem=problem, count=len(subjects), subjects=first, command=shlex.join(command))
+
+
+def _of_backends(backends: Sequence[BackendOverview]) -> Iterable[Problem]:
+    down = [
+        ProblemSubject(name=backend.name, text=backend.state_reason or "")
+        for backend in backends
+        if backend.state == "down"
+    ]
+    return _problem("backends_down", down, "tonnage-manage", "backend", "list")
+
+
+def _of_pools(pools: Sequence[PoolOverview]) -> Iterable[Problem]:
+    """Yield the problems that the current figures of pools show. Those of a backend that is down are its problem."""
+    over = [pool for pool in pools if pool.severity == Severity.OVER]
+    yield from _problem(
+        "pools_over_limit", [ProblemSubject(name=pool.name, text=_excess(pool)) for pool in over], *_show(over)
+    )
+    full = [pool for pool in pools if pool.severity == Severity.FULL]
+    yield from _problem(
+        "pools_full", [ProblemSubject(name=pool.name, text="no volume of 1 GiB fits") for pool in full], *_show(full)
+    )
+    stale = [pool for pool in pools if pool.stale and pool.state != "down"]
+    yield from _problem(
+        "pools_stale",
+        [ProblemSubject(name=pool.name, text=pool.state_reason or "") for pool in stale],
+        *_show(stale),
+    )
+
+
+def _show(pools: Sequence[PoolOverview]) -> tuple[str, ...]:
+    """Return the command that shows some pools."""
+    return ("tonnage", "pool", pools[0].name) if len(pools) == 1 else ("tonnage", "pools")
+
+
+def _excess(pool: PoolOverview) -> str:
+    """Return the bounds that a pool exceeds, in words."""
+    bounds = (
+        ("physical", pool.physical_severity, pool.physical_excess_gb, "its total less the reserve"),
+        ("promised", pool.promised_severity, pool.promise_excess_gb, "its limit"),
+    )
+    return ", ".join(
+        f"{bound} {_gib(excess)} over {limit}" for bound, severity, excess, limit in bounds if severity == Severity.OVER
+    )
+
+
+def _gib(capacity: float | str) -> str:
+    """Return a capacity with at most two decimals."""
+    return f"{float(capacity):,.2f}".rstrip("0").rstrip(".") + " GiB"
+
+
+def _drains(session: orm.Session, backends: Sequence[BackendOverview]) -> Iterable[Problem]:
+    """Yield the backends that are drained and still have volumes."""
+    counts = {
+        backend.name: volume_figures.count(session, VolumeFilter(pool=backend.name))
+        for backend in backends
+        if backend.state == "draining"
+    }
+    waiting = [
+        ProblemSubject(name=name, text=f"{number:,} volume{'' if number == 1 else 's'} to move")
+        for name, number in counts.items()
+        if number
+    ]
+    return _problem("drains_waiting", waiting, "tonnage-manage", "backend", "list")
+
+
+def _claims(session: orm.Session) -> Iterable[Problem]:
+    waiting = [
+        ProblemSubject(name=claim.volume_id, text=f"{claim.verb} in {claim.pool}", volume_id=claim.volume_id)
+        for claim in volume_figures.open_claims(session, least_age=WAITING_SECONDS)
+    ]
+    return _problem("claims_waiting", waiting, "tonnage", "claims")
+
+
+def _refusals(session: orm.Session) -> Iterable[Problem]:
+    number = refusals.count_lately(session, _DAY_SECONDS)
+    if number == 0:
+        return
+    last = refusals.load(session, RefusalFilter(), min(number, _MAX_SUBJECTS))
+    yield Problem(
+        problem="refusals",
+        count=number,
+        subjects=[
+            ProblemSubject(name=f"{row.verb} {row.request}", text=row.message, volume_id=row.volume_id) for row in last
+        ],
+        command="tonnage refusals --summary",
+    )
+
+
+def _soon(pools: Sequence[PoolOverview]) -> Iterable[Problem]:
+    """Yield the pools that will be full soon; those that are full now are another problem."""
+    soon = sorted(
+        (pool for pool in pools if not pool.stale and 0 < (pool.full_in_days or 0) <= SOON_DAYS),
+        key=lambda pool: pool.full_in_days or 0,
+    )
+    return _problem(
+        "pools_full_soon",
+        [ProblemSubject(name=pool.name, text=pool.forecast or "") for pool in soon],
+        *("tonnage", "forecast", "--within", str(SOON_DAYS)),
+    )
