@@ -24,10 +24,9 @@ HORIZON = 90
 _NONE = "There is no forecast: the first one is made on the day after the first sample of the history"
 
 
-def _days(name: str) -> Callable[[Any], float | None]:
+def _days(index: int) -> Callable[[Any], float | None]:
     def value(row: "MadeForecast") -> float | None:
-        time_to_full = row.forecast.time_to_full
-        days = math.inf if time_to_full is None else getattr(time_to_full, name)
+        days = row.forecast.days[index]
         return round(days, 1) if math.isfinite(days) else None
 
     return value
@@ -42,9 +41,9 @@ _COLUMNS: Sequence[Column] = (
     Column("backend", lambda row: row.backend),
     Column("bound", lambda row: row.forecast.bound, "bound"),
     Column("forecast", lambda row: row.forecast.text(), "forecast"),
-    Column("p10_days", _days("p10")),
-    Column("p50_days", _days("p50")),
-    Column("p90_days", _days("p90")),
+    Column("p10_days", _days(0)),
+    Column("p50_days", _days(1)),
+    Column("p90_days", _days(2)),
     Column("known_days", lambda row: row.forecast.known_days),
     Column("hit_rate", lambda row: None if row.hit_rate is None else round(row.hit_rate, 3), "hit rate", _hit_rate),
     Column("checked", lambda row: row.checked),
@@ -123,11 +122,11 @@ class Forecast(base_commands.Lister):
         self.empty = _NONE
         days = parsed_args.within
         if days is not None:
-            if all(row.forecast.time_to_full is None for row in made):
+            if all(row.forecast.time_to_full is None and not row.forecast.is_full for row in made):
                 raise errors.NotFound(
                     _NONE if not made else f"no pool has a forecast yet ({made[0].pool}: {made[0].forecast.text()})"
                 )
-            made = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
+            made = [row for row in made if row.forecast.days[1] <= days]
             self.empty = f"No pool is expected to be full within {days} days"
             self.status = FOUND if made else 0
         return _COLUMNS, sorted(made, key=last_forecasts.soonest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer of the history: a sample of all pools and volume types every ten minutes, in rows of hours and days.
+"""The writer of the history: a sample of all pools and volume types every ten minutes, in rows of each grain.
 
 Any scheduler may take the turn for the next sample. It writes the sample in parts, and each part checks that no later
 turn was taken, so there is one row for each slot whoever writes it. Whatever was not sampled is a hole: a pool whose
@@ -7,7 +7,7 @@ backend is down has no rows, and nothing is filled in later.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -19,29 +19,50 @@ from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
 
-HOUR, DAY = "hour", "day"
+TEN_MINUTES, HOUR, DAY = "ten_minutes", "hour", "day"
 
-#: Seconds between two samples.
+#: Seconds between two samples: the length of the shortest slot, so that each has one.
 INTERVAL = 600.0
 
 #: Time for which the rows of each grain are kept.
-KEPT = {HOUR: datetime.timedelta(days=14), DAY: datetime.timedelta(days=400)}
+KEPT = {
+    TEN_MINUTES: datetime.timedelta(days=1),
+    HOUR: datetime.timedelta(days=14),
+    DAY: datetime.timedelta(days=400),
+}
 
 #: Time for which forecasts are kept: those of a month are checked.
 FORECASTS_KEPT = datetime.timedelta(days=45)
 
-_LENGTHS = {HOUR: datetime.timedelta(hours=1), DAY: datetime.timedelta(days=1)}
+_LENGTHS = {
+    TEN_MINUTES: datetime.timedelta(seconds=INTERVAL),
+    HOUR: datetime.timedelta(hours=1),
+    DAY: datetime.timedelta(days=1),
+}
 
 #: A last sample that is further in the future comes from a clock that was wrong then.
 _WRONG_CLOCK = datetime.timedelta(days=1)
 
 _NEVER = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  -- as the ledger has times
 
+_IN_FLIGHT = models.Pool.in_flight_gb + models.Pool.shared_in_flight_gb
+
+#: The provisioned capacity of a pool with the claims in flight, for queries of pools.
+PROVISIONED = sa.func.coalesce(
+    models.Pool.provisioned_capacity_gb + _IN_FLIGHT,
+    models.Pool.allocated_capacity_gb + models.Pool.shared_allocated_gb + models.Pool.external_gb,
+)
+
 #: A function that returns the time by the database's clock.
 Clock = Callable[[orm.Session], datetime.datetime]
 
 _Row = Mapping[str, Any]
 _Slots = Mapping[str, datetime.datetime]
+
+
+def is_thin(support: str | None) -> bool:
+    """Return whether a pool can have thin volumes, by the text of its report."""
+    return bool(support) and strutils.bool_from_string(support)
 
 
 def database_time(session: orm.Session) -> datetime.datetime:
@@ -113,14 +134,11 @@ class HistoryWriter:
     def _pools(self, session: orm.Session) -> list[_Row]:
         """Return the figures of the pools whose figures are current."""
         pool, backend = models.Pool, models.Backend
-        in_flight = pool.in_flight_gb + pool.shared_in_flight_gb
-        own = pool.allocated_capacity_gb + pool.shared_allocated_gb + pool.external_gb
-        provisioned = sa.func.coalesce(pool.provisioned_capacity_gb + in_flight, own)
         rows = session.execute(
             sa.select(
-                *(pool.id, pool.total_capacity_gb, pool.free_capacity_gb, provisioned),
+                *(pool.id, pool.total_capacity_gb, pool.free_capacity_gb, PROVISIONED),
                 *(pool.thin_limit_gb, pool.stats["thin_provisioning_support"].as_string()),
-                *(pool.physical_limit_gb, in_flight, pool.allocated_capacity_gb, pool.deleted_gb, pool.moved_gb),
+                *(pool.physical_limit_gb, _IN_FLIGHT, pool.allocated_capacity_gb, pool.deleted_gb, pool.moved_gb),
                 *(backend.last_report_at, models.utcnow()),
             )
             .join(backend, backend.id == pool.backend_id)
@@ -146,7 +164,7 @@ class HistoryWriter:
                     "provisioned_gb": float(promised or 0.0),
                     "physical_limit_gb": None if used is None or room is None else used + room,
                     # Nothing counts against it in a pool without thin volumes.
-                    "virtual_limit_gb": virtual if thin and strutils.bool_from_string(thin) else None,
+                    "virtual_limit_gb": virtual if is_thin(thin) else None,
                     "in_flight_max_gb": int(flying),
                     "allocated_gb": int(allocated),
                     "deleted_sum_gb": int(deleted),
@@ -162,7 +180,7 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     Rows of the far future are deleted too: a clock was wrong when they were written.
     """
     now = database_time(session)
-    return max(_purge(session, table.model, table.key, now, limit) for table in (_POOLS, _TYPES))
+    return max(_purge(session, table, now, limit) for table in (_POOLS, _TYPES))
 
 
 def kept_slots(now: datetime.datetime, grain: str) -> list[datetime.datetime]:
@@ -175,10 +193,11 @@ def forecast_days(now: datetime.datetime) -> list[datetime.datetime]:
     return _slots_since(now, FORECASTS_KEPT, DAY)
 
 
-def _purge(session: orm.Session, model: type[Any], key: str, now: datetime.datetime, limit: int) -> int:
-    number, subject_column = 0, getattr(model, key)
-    for grain, kept in KEPT.items():
-        for condition in (model.slot < now - kept, model.slot > now + _WRONG_CLOCK):
+def _purge(session: orm.Session, table: "_HistoryTable", now: datetime.datetime, limit: int) -> int:
+    model = table.model
+    number, subject_column = 0, getattr(model, table.key)
+    for grain in table.grains:
+        for condition in (model.slot < now - KEPT[grain], model.slot > now + _WRONG_CLOCK):
             rows = session.execute(
                 sa.select(model.slot, subject_column)
                 .where(model.grain == grain, condition)
@@ -198,7 +217,7 @@ def _purge(session: orm.Session, model: type[Any], key: str, now: datetime.datet
 def _slots(now: datetime.datetime) -> _Slots:
     """Return the slot of each grain that contains a time."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    return {HOUR: day.replace(hour=now.hour), DAY: day}
+    return {grain: day + (now - day) // length * length for grain, length in _LENGTHS.items()}
 
 
 def _slots_since(now: datetime.datetime, kept: datetime.timedelta, grain: str) -> list[datetime.datetime]:
@@ -214,8 +233,11 @@ def _last(session: orm.Session) -> tuple[int, datetime.datetime]:
 
 
 def _is_due(now: datetime.datetime, last: datetime.datetime) -> bool:
-    """Return whether a sample is due. After a clock was set back none is, until it has caught up."""
-    return (now - last).total_seconds() >= INTERVAL or last - now > _WRONG_CLOCK
+    """Return whether a sample is due: the last one is of an earlier slot.
+
+    After a clock was set back none is, until it has caught up.
+    """
+    return _slots(now)[TEN_MINUTES] > _slots(last)[TEN_MINUTES] or last - now > _WRONG_CLOCK
 
 
 def _types(session: orm.Session, turn: _Turn) -> list[_Row]:
@@ -257,7 +279,7 @@ def _types(session: orm.Session, turn: _Turn) -> list[_Row]:
 
 
 class _HistoryTable(NamedTuple):
-    """A table of the history: its model, the column that names the subject of a row, and its merge with a sample.
+    """A table of the history: its model, the column that names the subject of a row, its grains, and its merge.
 
     ``merge`` returns a row from a sample, the row of the same slot so far, and the last row before or of this slot;
     each may be None.
@@ -265,6 +287,7 @@ class _HistoryTable(NamedTuple):
 
     model: type[Any]
     key: str
+    grains: Sequence[str]
     merge: Callable[[_Row, Any, Any], dict[str, Any]]
 
 
@@ -300,8 +323,8 @@ def _merge_type(sample: _Row, same: Any, last: Any) -> dict[str, Any]:
     return row
 
 
-_POOLS = _HistoryTable(tables.PoolHistory, "pool_id", _merge_pool)
-_TYPES = _HistoryTable(tables.TypeHistory, "type_id", _merge_type)
+_POOLS = _HistoryTable(tables.PoolHistory, "pool_id", (TEN_MINUTES, HOUR, DAY), _merge_pool)
+_TYPES = _HistoryTable(tables.TypeHistory, "type_id", (HOUR, DAY), _merge_type)
 
 
 def _write(session: orm.Session, turn: _Turn, table: _HistoryTable, samples: Iterable[_Row]) -> None:
@@ -309,7 +332,7 @@ def _write(session: orm.Session, turn: _Turn, table: _HistoryTable, samples: Ite
     number = session.scalar(sa.select(tables.HistoryTurn.number).with_for_update())
     if number != turn.number:
         raise _OtherTurn
-    slots = _slots(turn.now)
+    slots = {grain: slot for grain, slot in _slots(turn.now).items() if grain in table.grains}
     by_subject = {sample[table.key]: sample for sample in samples}
     before = _rows_before(session, table, slots, by_subject)
     new: list[_Row] = []

@@ -4,13 +4,15 @@
 import datetime
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity import arithmetic
 from tonnage.extensions.history import history_writer, tables
-from tonnage.extensions.history.forecast.time_to_full import BoundForecast, TimeToFull
+from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED, BoundForecast, TimeToFull
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 
@@ -18,6 +20,9 @@ from tonnage.ledger.db import dialects
 _LONGEST_AGE = datetime.timedelta(days=2)
 
 _DAY_SECONDS = 86400.0
+
+#: The size of the smallest volume in GiB, less the rounding of binary fractions.
+_SMALLEST_GB = 1.0 - arithmetic.TOLERANCE_GB
 
 
 class MadeForecast(NamedTuple):
@@ -58,7 +63,8 @@ def latest(
 ) -> list[MadeForecast]:
     """Return the last forecast for each bound of each pool that is reported, by pool and bound.
 
-    With ``backend`` or ``pool_name`` only those of one backend or pool.
+    A bound that has no room now is full, also without a forecast. With ``backend`` or ``pool_name`` only those of one
+    backend or pool.
     """
     row, pool, backend_model = tables.PoolForecast, models.Pool, models.Backend
     now = history_writer.database_time(session)
@@ -83,7 +89,35 @@ def latest(
             forecasts[name, bound] = MadeForecast(
                 name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0))
             )
+    for name, owner, bound in _full_bounds(session, backend, pool_name):
+        made = forecasts.get((name, bound)) or MadeForecast(name, owner, now, BoundForecast(bound, 0, None))
+        forecasts[name, bound] = made._replace(forecast=replace(made.forecast, is_full=True))
     return [forecasts[key] for key in sorted(forecasts)]
+
+
+def _full_bounds(session: orm.Session, backend: str | None, pool_name: str | None) -> Iterator[tuple[str, str, str]]:
+    """Yield the pools that have no room for the smallest volume now, with their backends and the bound."""
+    pool, backend_model = models.Pool, models.Backend
+    own_claims, all_claims = pool.in_flight_physical_gb, pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb
+    # The claims of other pools are not in the limits of a part, but in the rest of its storage.
+    claims = sa.case((pool.storage_free_gb.is_(None), all_claims), else_=own_claims)
+    own_room, room_of_storage = pool.physical_limit_gb - claims, pool.storage_free_gb - all_claims
+    conditions = {
+        PHYSICAL: sa.or_(own_room < _SMALLEST_GB, room_of_storage < _SMALLEST_GB),
+        PROMISED: pool.thin_limit_gb - history_writer.PROVISIONED < _SMALLEST_GB,
+    }
+    statement = sa.select(pool.name, backend_model.name, pool.stats["thin_provisioning_support"].as_string())
+    for bound, condition in conditions.items():
+        rows = session.execute(
+            statement.join(backend_model, backend_model.id == pool.backend_id).where(
+                *(pool.present.is_(True), condition),
+                *([] if backend is None else [backend_model.name == backend]),
+                *([] if pool_name is None else [pool.name == pool_name]),
+            )
+        )
+        for name, owner, thin in rows:
+            if bound == PHYSICAL or history_writer.is_thin(thin):
+                yield name, owner, bound
 
 
 def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
@@ -134,8 +168,8 @@ def _days(
 
 def soonest(made: MadeForecast) -> tuple[float, float, float]:
     """Return a sort key: the pools that are full soonest come first, those without a forecast last."""
-    estimate = made.forecast.time_to_full
-    return (math.inf,) * 3 if estimate is None else (estimate.p50, estimate.p10, estimate.p90)
+    p10, p50, p90 = made.forecast.days
+    return p50, p10, p90
 
 
 def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:

@@ -28,7 +28,7 @@ class HistoryTurn(Base):
 
 
 class PoolHistory(Base):
-    """The figures of a pool in one slot: an hour or a day that begins at ``slot``. ``grain`` is ``hour`` or ``day``.
+    """The figures of a pool in one slot, which begins at ``slot``. ``grain`` is ``ten_minutes``, ``hour`` or ``day``.
 
     ``used_gb`` is the physically used capacity, the provisioned capacity contains claims in flight, and the limits are
     those of the two. Except for ``used_min_gb``, ``used_max_gb`` and ``in_flight_max_gb`` figures are those of the last
@@ -41,7 +41,7 @@ class PoolHistory(Base):
     __tablename__ = "pool_history"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    grain: orm.Mapped[str] = orm.mapped_column(exact_text(4), primary_key=True)
+    grain: orm.Mapped[str] = orm.mapped_column(exact_text(11), primary_key=True)
     slot: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, primary_key=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
     samples: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
@@ -62,7 +62,7 @@ class PoolHistory(Base):
 
 
 class TypeHistory(Base):
-    """The volumes of a type in one slot, as in :class:`PoolHistory`; an empty ``type_id`` has those without a type.
+    """The volumes of a type in an hour or a day, as in :class:`PoolHistory`; an empty ``type_id`` means no type.
 
     ``volumes`` and ``allocated_gb`` are at the last sample. ``creates`` are the volumes that were created in the slot
     and still existed at the next sample, ``created_gb`` the sum of these and of extends. ``deleted_gb`` is the other
@@ -72,7 +72,7 @@ class TypeHistory(Base):
     __tablename__ = "type_history"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    grain: orm.Mapped[str] = orm.mapped_column(exact_text(4), primary_key=True)
+    grain: orm.Mapped[str] = orm.mapped_column(exact_text(11), primary_key=True)
     slot: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, primary_key=True)
     type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     samples: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)

@@ -184,9 +184,12 @@ class _Selection:
     def of_query(cls, parameters: Mapping[str, str], key: str, direction: str) -> "_Selection":
         """Return the selection of a request; ``key`` and ``direction`` are its usual order."""
         return cls(
-            *(parameters.get(name, "") for name in ("name", "state", "severity", "availability_zone")),
-            parameters.get("sort_key", key),
-            parameters.get("sort_dir", direction) == "desc",
+            name=parameters.get("name", ""),
+            state=parameters.get("state", ""),
+            severity=parameters.get("severity", ""),
+            availability_zone=parameters.get("availability_zone", ""),
+            key=parameters.get("sort_key", key),
+            descending=parameters.get("sort_dir", direction) == "desc",
         )
 
     def of(self, pools: Iterable[bodies.PoolOverview]) -> list[bodies.PoolOverview]:

@@ -19,8 +19,11 @@ _MAX_SUBJECTS = 5
 #: Days within which a pool that will be full is a problem, as in the alert ``TonnagePoolFullSoon``.
 SOON_DAYS = 14
 
-#: Seconds after which a claim waits, as in the alert ``TonnageClaimPending``.
+#: Seconds after which a claim waits, as in the alert ``TonnageClaimPfailing``.
 WAITING_SECONDS = 3600.0
+
+#: The command that shows all backends.
+_BACKENDS = ("tonnage", "backends")
 
 #: The seconds of the refusals that are a problem.
 _DAY_SECONDS = 86400.0
@@ -51,7 +54,13 @@ def _of_backends(backends: Sequence[BackendOverview]) -> Iterable[Problem]:
         for backend in backends
         if backend.state == "down"
     ]
-    return _problem("backends_down", down, "tonnage-manage", "backend", "list")
+    yield from _problem("backends_down", down, *_BACKENDS)
+    failing = [
+        ProblemSubject(name=backend.name, text=backend.state_reason)
+        for backend in backends
+        if backend.state == "up" and backend.state_reason is not None
+    ]
+    yield from _problem("backends_failing", failing, *_BACKENDS)
 
 
 def _of_pools(pools: Sequence[PoolOverview]) -> Iterable[Problem]:
@@ -105,7 +114,7 @@ def _drains(session: orm.Session, backends: Sequence[BackendOverview]) -> Iterab
         for name, number in counts.items()
         if number
     ]
-    return _problem("drains_waiting", waiting, "tonnage-manage", "backend", "list")
+    return _problem("drains_waiting", waiting, *_BACKENDS)
 
 
 def _claims(session: orm.Session) -> Iterable[Problem]:

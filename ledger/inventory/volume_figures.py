@@ -155,7 +155,7 @@ def types(session: orm.Session) -> list[TypeFigures]:
 
 def open_claims(session: orm.Session, *, least_age: float = 0.0) -> list[ClaimFigures]:
     """Return the claims whose operation has not ended and that are ``least_age`` seconds old, the oldest first."""
-    conditions = [models.Claim.state.in_(OPEN)]
+    conditions: list[sa.ColumnElement[bool]] = [models.Claim.state.in_(OPEN)]
     if least_age > 0:
         now = session.execute(sa.select(models.utcnow())).scalar_one()
         conditions.append(models.Claim.created_at <= now - datetime.timedelta(seconds=least_age))

@@ -180,7 +180,7 @@ class PageServer:
                     "backend_id": backend.id,
                     "name": f"{name}#{pool}",
                     "stats": {**REPORT, **report, "pool_name": pool},
-                    "ratio": 2.0,
+                    "ratio": {**REPORT, **report}["max_over_subscription_ratio"],
                     "allocated_capacity_gb": 900,
                 }
                 for pool, report in pools.items()
@@ -204,7 +204,7 @@ class PageServer:
         self.ledger.run(coming_refusals.store, COMING)
 
     def add_history(self, pool: str, growth_gb: Sequence[float], **figures: Any) -> None:
-        """Add the history of a pool up to now, in days and in hours, with the growth of each day; then make forecasts.
+        """Add the history of a pool up to now, in each grain, with the growth of each day; then make forecasts.
 
         ``figures`` are columns of the history.
         """
@@ -212,12 +212,15 @@ class PageServer:
             now = history_writer.database_time(session)
             [pool_id] = session.scalars(sa.select(models.Pool.id).where(models.Pool.name == pool))
             by_hour = np.repeat(growth_gb[-14:], 24) / 24
+            by_ten_minutes = np.repeat(by_hour[-24:], 6) / 6
             hour = now.replace(minute=0, second=0, microsecond=0)
+            ten_minutes = datetime.timedelta(minutes=10)
             rows = [
                 {**_HISTORY, "grain": grain, "slot": slot, "pool_id": pool_id, **_used(used), **figures}
                 for grain, end, length, growth in (
                     ("day", hour.replace(hour=0), datetime.timedelta(days=1), growth_gb),
                     ("hour", hour, datetime.timedelta(hours=1), by_hour),
+                    ("ten_minutes", hour + (now - hour) // ten_minutes * ten_minutes, ten_minutes, by_ten_minutes),
                 )
                 for slot, used in _slots(end, length, growth)
             ]

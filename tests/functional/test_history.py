@@ -20,7 +20,7 @@ from tests.functional.deployment import Deployment
 from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tonnage.extensions.history import tables
-from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL
+from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL, TEN_MINUTES
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -95,7 +95,7 @@ def check(ledger: database.Database, begun: int, rounds: int, last: datetime.dat
         session.expunge_all()
     by_pool: dict[int, dict[str, list[tables.PoolHistory]]] = {}
     for one in rows:
-        by_pool.setdefault(one.pool_id, {HOUR: [], DAY: []})[one.grain].append(one)
+        by_pool.setdefault(one.pool_id, {TEN_MINUTES: [], HOUR: [], DAY: []})[one.grain].append(one)
     assert by_pool
     for of_pool in by_pool.values():
         hours, [day] = of_pool[HOUR], of_pool[DAY]

@@ -29,6 +29,8 @@ SHOWN = {
     "page-soon": ("soon", "Soon", False),
     "page-pool": ("pool?name=rack1@ssd%23fast", "Pool rack1@ssd#fast", False),
     "page-pools-dark": ("pools", "Pools", True),
+    "page-map": ("pools?view=map&name=rack", "Pools", False),
+    "page-backends": ("backends", "Backends", False),
 }
 
 
@@ -71,6 +73,10 @@ def fill(server: PageServer) -> None:
     server.add_backend("rack2@hdd", {"bulk": bulk, "spare": {"free_capacity_gb": 990, "provisioned_capacity_gb": 10}})
     server.add_backend("rack3@hdd", {"old": {**bulk, "free_capacity_gb": 14540}}, silence=7000)
     server.add_backend("rack4@hdd", {"new": {}}, enabled=False, disabled_reason="new disks")
+    thick = {"thin_provisioning_support": False, "max_over_subscription_ratio": 1.0, "reserved_percentage": 0}
+    exceeded = {"max_over_subscription_ratio": 1.0, "provisioned_capacity_gb": 1108, "free_capacity_gb": 240}
+    full = {"free_capacity_gb": 0, "provisioned_capacity_gb": 1000}
+    server.add_backend("rack5@nfs", {"archive": exceeded, "scratch": {**thick, **full}})
     draw = random.Random(3)
     server.add_history("rack1@ssd#fast", [draw.uniform(0, 8) for _ in range(120)])
     server.add_history("rack2@hdd#bulk", [draw.uniform(0, 3) for _ in range(60)])

@@ -67,9 +67,10 @@ class ComingRefusals(Struct):
 
 
 class HistorySlot(Struct, kw_only=True):
-    """The figures of a pool in an hour or a day that begins at ``slot``, at its end. Null is unknown or no limit.
+    """The figures of a pool in the slot of ten minutes, an hour or a day that begins at ``slot``, at its end.
 
-    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the flows of the slot; migrations are counted separately.
+    Null is unknown or no limit. ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the flows of the slot; migrations
+    are counted separately.
     """
 
     slot: str

@@ -26,7 +26,7 @@ from tonnage.ledger.db.database import Database
 #: The largest number of forecasts in one answer.
 _MAX_FORECASTS = 100
 
-_HISTORY = Query(required=("name",), words={"grain": (history_writer.DAY, history_writer.HOUR)})
+_HISTORY = Query(required=("name",), words={"grain": tuple(history_writer.KEPT)})
 
 
 def shared_forecasts(database: Database, lifetime: float) -> SharedResult[Sequence[MadeForecast]]:
@@ -51,7 +51,7 @@ def pool_forecasts(forecasts: SharedResult[Sequence[MadeForecast]]) -> Mapping[s
 
 
 def _pool_forecast(made: MadeForecast) -> PoolForecast:
-    days = math.inf if made.forecast.time_to_full is None else made.forecast.time_to_full.p50
+    days = made.forecast.days[1]
     return PoolForecast(text=made.forecast.text(), full_in_days=round(days, 1) if math.isfinite(days) else None)
 
 
@@ -94,7 +94,10 @@ class History:
 
     @operation({200: bodies.PoolHistory, 304: None}, query=_HISTORY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show the history of the pool ``name``, 400 days or, with the grain ``hour``, 14 days, and its forecasts."""
+        """Show the history of the pool ``name`` and its forecasts.
+
+        It has 400 days or, with the grain ``hour``, 14 days or, with the grain ``ten_minutes``, 24 hours.
+        """
         self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         parameters = _HISTORY.read(req)
         name = parameters["name"]
@@ -131,8 +134,7 @@ class History:
 
 def _body(made: MadeForecast) -> bodies.PoolForecast:
     time_to_full = made.forecast.time_to_full
-    days = (math.inf,) * 3 if time_to_full is None else (time_to_full.p10, time_to_full.p50, time_to_full.p90)
-    p10, p50, p90 = (round(day_count, 1) if math.isfinite(day_count) else None for day_count in days)
+    p10, p50, p90 = (round(day_count, 1) if math.isfinite(day_count) else None for day_count in made.forecast.days)
     return bodies.PoolForecast(
         pool=made.pool,
         bound=made.forecast.bound,

@@ -32,21 +32,31 @@ class TimeToFull:
     low_gb: float
     high_gb: float
 
-    def within(self, days: float) -> bool:
-        """Return whether the limit is more likely reached within some days than not."""
-        return self.p50 <= days
-
 
 @dataclass(frozen=True, slots=True)
 class BoundForecast:
-    """The forecast for one bound of a pool; without a ``time_to_full`` if the ``known_days`` of history are too few."""
+    """The forecast for one bound of a pool; without a ``time_to_full`` if the ``known_days`` of history are too few.
+
+    With ``is_full`` the figures of now leave no room, whatever the history says.
+    """
 
     bound: str
     known_days: int
     time_to_full: TimeToFull | None
+    is_full: bool = False
+
+    @property
+    def days(self) -> tuple[float, float, float]:
+        """The days until the limit with 10, 50 and 90 %: 0 of a full pool, ``inf`` beyond the horizon or if unknown."""
+        if self.is_full:
+            return (0.0, 0.0, 0.0)
+        time_to_full = self.time_to_full
+        return (math.inf,) * 3 if time_to_full is None else (time_to_full.p10, time_to_full.p50, time_to_full.p90)
 
     def text(self) -> str:
         """Return the forecast in words."""
+        if self.is_full:
+            return "full"
         time_to_full = self.time_to_full
         if time_to_full is None:
             return f"no forecast: {self.known_days} of {LEAST_HISTORY} days of history"

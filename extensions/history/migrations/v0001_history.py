@@ -53,7 +53,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "pool_history",
-        sa.Column("grain", exact_text(4), nullable=False),
+        sa.Column("grain", exact_text(11), nullable=False),
         sa.Column("slot", Timestamp, nullable=False),
         sa.Column("pool_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("samples", sa.SmallInteger(), nullable=False),
@@ -77,7 +77,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "type_history",
-        sa.Column("grain", exact_text(4), nullable=False),
+        sa.Column("grain", exact_text(11), nullable=False),
         sa.Column("slot", Timestamp, nullable=False),
         sa.Column("type_id", Uuid, nullable=False),
         sa.Column("samples", sa.SmallInteger(), nullable=False),

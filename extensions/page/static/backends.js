@@ -11,7 +11,8 @@ export function Backends({ time, focus }) {
   return html`<${Section} title="Backends" focus=${focus}>
     <${Figures} answer=${answer} time=${time}>${({ backends }) =>
       backends.length === 0 ? html`<p class="note">No backend has reported.</p>` : html`<${List} backends=${backends} time=${time} />`}</${Figures}>
-    <p class="note">The same as a command, which also enables, disables and drains: <${Code} line="tonnage-manage backend list" /></p>
+    <p class="note">The same as a command: <${Code} line="tonnage backends" />; <${Code} line="tonnage-manage backend" /> enables,
+      disables, drains and removes.</p>
   </${Section}>`;
 }
 

@@ -14,11 +14,11 @@ export function Pool({ query, time, focus }) {
   const answer = usePolling(`capacity-overview/pool?${new URLSearchParams({ name })}`);
   return html`<${Section} title=${`Pool ${name}`} focus=${focus}>
     <p class="note"><a href="#pools">All pools</a></p>
-    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Detail} detail=${data} time=${time} />`}</${Figures}>
+    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Detail} detail=${data} grain=${query.get("grain")} time=${time} />`}</${Figures}>
   </${Section}>`;
 }
 
-function Detail({ detail, time }) {
+function Detail({ detail, grain, time }) {
   const { pool } = detail;
   return html`
     ${pool.stale && html`<p class="warning">These figures are ${age(pool.collected_at, time)} old. The sums do not contain
@@ -64,7 +64,7 @@ function Detail({ detail, time }) {
         { title: "Evidence", cell: (row) => row.text },
         { title: "Seen", cell: (row) => `${age(row.seen_at, time)} ago` },
       ]} />`}
-    ${isEnabled("history") && html`<${History} name=${pool.name} time=${time} />`}
+    ${isEnabled("history") && html`<${History} pool=${pool} grain=${grain} time=${time} />`}
     <p><a href=${`#refusals?${new URLSearchParams({ pool: pool.name })}`}>Refusals that it was nearest to</a></p>
     <h3>Operations in progress</h3>
     ${detail.claims.length === 0

@@ -11,6 +11,7 @@ const forms = (number, one, many) => (number === 1 ? one : many);
 // `down` are the problems with which nothing is healthy.
 const PROBLEMS = {
   backends_down: { words: (number) => `${count(number, "backend")} down`, href: "#backends", link: ({ name }) => backendLink(name), down: true },
+  backends_failing: { words: (number) => `${count(number, "backend")} without reports`, href: "#backends", link: ({ name }) => backendLink(name) },
   pools_over_limit: { words: (number) => `${count(number, "pool")} over ${forms(number, "its", "their")} limit`, href: "#pools?severity=over", link: ({ name }) => poolLink(name), down: true },
   pools_full: { words: (number) => `${count(number, "pool")} full`, href: "#pools?severity=full", link: ({ name }) => poolLink(name) },
   pools_stale: { words: (number) => `${count(number, "pool")} without usable figures`, href: "#pools?state=up", link: ({ name }) => poolLink(name) },

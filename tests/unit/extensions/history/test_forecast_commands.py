@@ -180,3 +180,14 @@ def test_without_refusals_to_come_the_source_is_told(run: Run) -> None:
         0,
         "There is no forecast of refusals: a scheduler makes one each hour from the history of volume types\n",
     )
+
+
+def test_a_full_pool_is_found_without_a_forecast(engine: sa.Engine, run: Run) -> None:
+    with orm.Session(engine) as session:
+        session.add(models.Backend(id=1, name="host@b"))
+        session.flush()
+        session.add(models.Pool(id=1, backend_id=1, name="host@b#p", physical_limit_gb=0.4))
+        session.commit()
+    status, output = run("forecast --within 14 -f json")
+    [row] = json.loads(output)
+    assert (status, row["pool"], row["forecast"], row["p50_days"]) == (forecasts.FOUND, "host@b#p", "full", 0.0)

@@ -15,7 +15,7 @@ from tests.servers import ledger_schema
 from tests.unit.ledger import faults
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.extensions.history import history_reader, history_writer, tables
-from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL, HistoryWriter
+from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL, TEN_MINUTES, HistoryWriter
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import MigrateVolume
@@ -94,9 +94,22 @@ def test_samples_of_an_hour_are_one_row(ledger: database.Database, clock: Clock)
 def test_a_sample_is_not_due_before_its_time(ledger: database.Database, clock: Clock) -> None:
     writer = HistoryWriter(ledger, 60.0, clock)
     assert writer.sample()
-    clock.advance(seconds=INTERVAL - 1)
+    clock.advance(seconds=INTERVAL / 2 - 1)
     assert not writer.sample()
     assert rows(ledger, HOUR)[0].samples == 1
+
+
+def test_each_ten_minutes_have_a_row_although_the_writer_looks_late(ledger: database.Database, clock: Clock) -> None:
+    writer = HistoryWriter(ledger, 60.0, clock)
+    for second in range(0, 3600, 59):
+        clock.now = START + datetime.timedelta(seconds=second)
+        change(ledger, free_capacity_gb=60.0 - second / 100)
+        writer.sample()
+    slots = rows(ledger, TEN_MINUTES)
+    assert [row.slot.minute for row in slots] == [0, 10, 20, 30, 40, 50, 0]
+    assert {row.samples for row in slots} == {1}
+    assert [row.used_gb for row in slots] == sorted({row.used_gb for row in slots})
+    assert [row.samples for row in rows(ledger, HOUR)] == [6, 1]
 
 
 def test_what_happens_between_samples_is_split(ledger: database.Database, clock: Clock) -> None:
@@ -270,6 +283,7 @@ def test_after_a_year_the_size_does_not_grow(
             pass
         if day % 10 == 0:
             numbers.append((len(rows(ledger, HOUR)), len(rows(ledger, DAY))))
+            assert len(rows(ledger, TEN_MINUTES)) <= 2
     assert numbers[3][0] == numbers[-1][0] <= 2 * 14 + 1
     assert numbers[-3][1] == numbers[-1][1] <= 400
 

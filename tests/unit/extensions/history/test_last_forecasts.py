@@ -142,3 +142,48 @@ def test_the_pools_that_are_full_soonest_come_first() -> None:
     rows.append(made("sooner", 1, 8, 20))
     order = [row.pool for row in sorted(rows, key=last_forecasts.soonest)]
     assert order[:3] == ["sooner", "soon", "later"]
+
+
+def full_bounds(session: orm.Session) -> list[tuple[str, str]]:
+    """Return the bounds of pools that are full."""
+    return pools([row for row in last_forecasts.latest(session) if row.forecast.text() == "full"])
+
+
+THIN = {"thin_provisioning_support": True}
+
+
+@pytest.mark.parametrize(
+    ("figures", "bounds"),
+    [
+        ({"physical_limit_gb": 0.0}, [PHYSICAL]),
+        ({"physical_limit_gb": 5.0, "in_flight_physical_gb": 3, "shared_in_flight_physical_gb": 2}, [PHYSICAL]),
+        ({"physical_limit_gb": 5.0, "in_flight_physical_gb": 3}, []),
+        # A part of a storage: the claims of other parts are those of the storage.
+        ({"physical_limit_gb": 5.0, "shared_in_flight_physical_gb": 5, "storage_free_gb": 9.0}, []),
+        ({"physical_limit_gb": 5.0, "shared_in_flight_physical_gb": 9, "storage_free_gb": 9.0}, [PHYSICAL]),
+        ({"thin_limit_gb": 36.0, "provisioned_capacity_gb": 144.0, "stats": THIN}, [PROMISED]),
+        ({"thin_limit_gb": 36.0, "provisioned_capacity_gb": 30.0, "in_flight_gb": 6, "stats": THIN}, [PROMISED]),
+        ({"thin_limit_gb": 36.0, "allocated_capacity_gb": 36, "stats": THIN}, [PROMISED]),
+        ({"thin_limit_gb": 36.0, "provisioned_capacity_gb": 35.0, "stats": THIN}, []),
+        # Nothing counts against the limit of thin volumes in a pool without them.
+        ({"thin_limit_gb": 36.0, "provisioned_capacity_gb": 144.0, "stats": {}}, []),
+        ({"present": False, "physical_limit_gb": 0.0}, []),
+    ],
+)
+def test_a_bound_without_room_is_full_with_and_without_a_forecast(
+    session: orm.Session, figures: dict[str, Any], bounds: list[str]
+) -> None:
+    session.execute(sa.update(models.Pool).where(models.Pool.id == 1).values(figures))
+    assert full_bounds(session) == [("h@b#p", bound) for bound in bounds]
+    for bound in (PHYSICAL, PROMISED):
+        add(session, 1, 5.0, 5.5, 6.0, bound=bound)
+    assert full_bounds(session) == [("h@b#p", bound) for bound in bounds]
+
+
+def test_full_pools_are_those_of_the_backend_and_the_first(session: orm.Session) -> None:
+    session.execute(sa.update(models.Pool).values(physical_limit_gb=0.0))
+    add(session, 2, 5.0, 5.5, 6.0, bound=PROMISED)
+    assert pools(last_forecasts.latest(session, backend="h@c")) == [("h@c#p", PHYSICAL)]
+    assert pools(last_forecasts.latest(session, pool_name="h@b#q")) == [("h@b#q", PHYSICAL), ("h@b#q", PROMISED)]
+    soonest = sorted(last_forecasts.latest(session), key=last_forecasts.soonest)
+    assert [row.forecast.text() for row in soonest][:3] == ["full"] * 3

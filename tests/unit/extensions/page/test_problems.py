@@ -96,6 +96,14 @@ def test_problems_of_pools_and_backends_name_the_worst_first(ledger: database.Da
     assert listed["pools_over_limit"].command == "tonnage pool 'box@a#over'"
 
 
+def test_an_agent_that_cannot_report_is_a_problem_before_its_backend_is_down(ledger: database.Database) -> None:
+    notice = {"notice": "failing", "notice_text": "not mounted", "notice_at": models.utcnow()}
+    add(ledger, "box@a", {"p": thin(100, 60)}, **notice)
+    listed = problems(ledger)
+    assert list(listed) == ["backends_failing"]
+    assert listed["backends_failing"].subjects[0].text == "its agent cannot report: not mounted"
+
+
 def test_many_subjects_are_counted_and_the_first_are_named(ledger: database.Database) -> None:
     add(ledger, "box@a", {f"p{number}": thin(10, 0, 1.0, provisioned_capacity_gb=10) for number in range(7)})
     full = problems(ledger)["pools_full"]

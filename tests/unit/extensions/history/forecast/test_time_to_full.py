@@ -30,9 +30,15 @@ def test_a_short_history_is_named_instead_of_a_forecast() -> None:
     assert found.text() == "no forecast: 6 of 21 days of history"
 
 
-def test_full_is_judged_by_the_middle_of_the_range() -> None:
-    assert TimeToFull(3, 14, INF, 0, 0).within(14)
-    assert not TimeToFull(3, 15, 20, 0, 0).within(14)
+def test_a_bound_without_an_estimate_is_beyond_the_horizon() -> None:
+    assert BoundForecast(time_to_full.PHYSICAL, 30, TimeToFull(3, 14, INF, 0, 0)).days == (3, 14, INF)
+    assert BoundForecast(time_to_full.PHYSICAL, 6, None).days == (INF, INF, INF)
+
+
+@pytest.mark.parametrize("estimate", [None, TimeToFull(5, 5.5, 6, 0, 0), TimeToFull(INF, INF, INF, 0, 0)])
+def test_a_bound_without_room_is_full_whatever_the_history_says(estimate: TimeToFull | None) -> None:
+    full = BoundForecast(time_to_full.PHYSICAL, 6, estimate, is_full=True)
+    assert (full.text(), full.days) == ("full", (0, 0, 0))
 
 
 def test_no_limit_is_never_reached() -> None:
