@@ -33,6 +33,7 @@ from oslo_utils import timeutils  # noqa: E402
 
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins  # noqa: E402
 from tonnage.extensions.cinder.scheduler import (  # noqa: E402
+    backend_states,
     cinder_driver,
     cinder_manager,
     ledger_options,
@@ -106,9 +107,9 @@ class Scheduler:
         for host, report in self._capabilities.items():
             self.ledger.observe(host)
             probe = self.ledger.next_probe(host, 0.0)
-            usable, _ = reported_figures.of_states(reported_figures.pool_states(host, None, report), bounded=True)
+            usable, _ = reported_figures.of_states(backend_states.pool_states(host, None, report), bounded=True)
             assert probe is not None
-            assert self.ledger.report(probe, usable, ())
+            assert self.ledger.report(probe, usable)
         self._driver.connect(self.ledger, native, stock_if_away=False, timeout=0.0)
         self.ledger.pools.refresh_changed()
 

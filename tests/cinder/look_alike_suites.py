@@ -36,7 +36,7 @@ SUITES = {
 
 def row_of(state: Any) -> PoolRow:
     """Return the row that the ledger has of a pool after a report."""
-    figures = {key: getattr(state, key) for key in reported_figures.FIGURES if getattr(state, key) is not None}
+    figures = {key: getattr(state, key) for key in reported_figures.FIGURES}
     return PoolRow(
         id=1,
         backend_id=1,

@@ -103,6 +103,9 @@ def a_capacity(chance: random.Random) -> Any:
             chance.randint(0, 50),
             "infinite",
             "unknown",
+            None,
+            "90",
+            -5,
         )
     )
 
@@ -202,7 +205,7 @@ def compare(chance: random.Random, states: list[PoolLookAlike], columns: LookAli
     kept = pools.kept(handler.get_filtered_objects(rest, list(pools), properties))
     try:
         ranking = native.rank(kept, weighers, properties) if len(kept) else ()
-    except ValueError:
+    except (TypeError, ValueError):
         if theirs is None:
             return None, None  # no pool has a rank, for either
         raise

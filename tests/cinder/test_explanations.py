@@ -100,3 +100,33 @@ def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:
         "ordered to fail; no more pools are tried"
     )
     assert refused["message"] in (message.format(B1, B2), message.format(B2, B1))
+
+
+#: Cinder's own filter fails for this operator without a value.
+FAILING = "<or>"
+
+
+def test_a_filter_that_fails_for_a_new_volume_is_named(site: Site) -> None:
+    cinder = site.cinder
+    refused = cinder.create(1, volume_type=kind(site, "failing", FAILING))
+    assert cinder.settled([refused])[refused]["status"] == "error"
+    [refusal] = site.why(refused)["refusals"]
+    assert "CapabilitiesFilter refused 3, nearest real@b" in refusal["message"]
+    assert "could not be judged, CapabilitiesFilter failed (IndexError: pop from empty list)" in refusal["message"]
+    because = {pool["because"] for pool in site.explained(refused)["pools"]}
+    assert because == {
+        "CapabilitiesFilter: could not be judged, CapabilitiesFilter failed (IndexError: pop from empty list)"
+    }
+
+
+@pytest.mark.parametrize("policy", ["never", "on-demand"])
+def test_a_filter_that_fails_leaves_a_volume_as_it_was(site: Site, policy: str) -> None:
+    """Cinder's own scheduler leaves it in ``retyping``."""
+    cinder = site.cinder
+    volume_id = cinder.create(1)
+    assert cinder.settled([volume_id])[volume_id]["status"] == "available"
+    new_type = kind(site, f"failing-{policy}", FAILING)
+    action(cinder, volume_id, "os-retype", {"new_type": new_type, "migration_policy": policy})
+    [refusal] = wait_for(lambda: site.why(volume_id)["refusals"], "the refusal is recorded")
+    assert "CapabilitiesFilter failed (IndexError" in refusal["message"]
+    wait_for(lambda: cinder.volumes()[volume_id]["status"] == "available", "the volume is as before")

@@ -15,6 +15,9 @@ from tonnage.ledger.db import database
 
 VOLUMES = 10_000
 
+#: First starts in a small cloud.
+STARTS = 5
+
 SHAPE = Shape(backends=["b1", "b2"], pools=[f"p{number}" for number in range(500)], interval=10)
 
 
@@ -55,3 +58,25 @@ def test_the_first_start_in_a_large_cloud(mariadb_server: MariaDB, rabbitmq_serv
         wait_for(lambda: site.rows(counted) == wanted, "the ledger has all volumes, and the figures contain them", 180)
         print(f"exact {time.monotonic() - began:.1f} s after the start")
         ledger.dispose()
+
+
+def test_no_first_start_refuses_what_waits_on_the_bus(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    """Reports may come before Cinder's scheduler has looked at its services for the first time."""
+    shape = Shape(backends=["b1", "b2"], pools=["a", "b"], interval=5)
+    with sites.stock(mariadb_server, rabbitmq_server, shape) as cinder:
+        adopted = [cinder.create(20) for _ in range(4)]
+        cinder.settled(adopted)
+        service = "scheduler0"
+        for number in range(STARTS):
+            cinder.end_service(service, signal.SIGTERM)
+            with mariadb_server.database() as ledger_url:
+                ledger = database.create_engine(ledger_url)
+                ledger_schema.create(ledger)
+                (cinder.folder / "tonnage.conf").write_text(f"[tonnage]\nconnection = {ledger_url}\n")
+                waiting = [cinder.create(10) for _ in range(2)]
+                cinder.start_service(service, "tonnage-cinder-scheduler", patched=False, more="tonnage.conf")
+                statuses = [volume["status"] for volume in cinder.settled(waiting).values()]
+                assert statuses == ["available"] * 2, f"first start {number}"
+                if number == STARTS - 1:
+                    cinder.end_service(service, signal.SIGTERM)
+                ledger.dispose()

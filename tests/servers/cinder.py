@@ -14,8 +14,11 @@ from typing import Any
 
 from tests.servers import base
 
-#: The folder into which ``tools/install-openstack.sh cinder`` installs Cinder.
-HOME = pathlib.Path(__file__).parents[2] / ".cinder"
+#: The release of Cinder to test with, the newest by default.
+RELEASE = os.environ.get("CINDER", "")
+
+#: The folder into which ``tools/install-openstack.sh cinder`` installs this release.
+HOME = pathlib.Path(__file__).parents[2] / (f".cinder-{RELEASE}" if RELEASE else ".cinder")
 
 _DRIVERS = pathlib.Path(__file__).parent / "cinder_drivers"
 
@@ -108,7 +111,7 @@ class Cinder(base.Server):
     """Cinder with pools of sparse files in each backend. :attr:`url` is the endpoint of its API."""
 
     name = "Cinder"
-    packages = "python3-venv, and run tools/install-openstack.sh cinder"
+    packages = f"python3-venv, and run tools/install-openstack.sh cinder {RELEASE}".rstrip()
 
     @classmethod
     def installed(cls) -> bool:

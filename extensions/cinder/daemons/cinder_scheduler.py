@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-cinder-scheduler``: Cinder's own scheduler process, with the manager and the driver of Tonnage."""
 
-import os
+from types import ModuleType
 
-from oslo_config import cfg
-
-from tonnage.capacity import errors
-from tonnage.cli import setup
+from tonnage.extensions.cinder import releases
 
 PROG = "tonnage-cinder-scheduler"
 
@@ -19,20 +16,31 @@ OPTIONS = {
 }
 
 
-@setup.clean_exit(PROG)
 def main() -> None:
     """Run ``cinder-scheduler``, with its command line and configuration, and these two options."""
-    # Cinder reads it when it is imported. Its scheduler then runs on threads.
-    os.environ.setdefault("OS_CINDER_DISABLE_EVENTLET_PATCHING", "1")
+    program: ModuleType | ImportError
     try:
-        from cinder.cmd import scheduler
-
-        scheduler.objects.register_all()
-        from cinder.scheduler import manager  # noqa: F401  (registers an option)
+        program = releases.import_program()
     except ImportError as error:
-        raise errors.ConfigurationError(
-            f"Cinder cannot be imported ({error}): install Tonnage in the environment of the cloud's own Cinder"
-        ) from error
-    for name, value in OPTIONS.items():
-        cfg.CONF.set_default(name, value)
-    scheduler.main()
+        program = error
+    # Cinder comes first: the imports below import libraries that eventlet patches.
+    from oslo_config import cfg
+
+    from tonnage.capacity import errors
+    from tonnage.cli import setup
+
+    with setup.clean_exit(PROG):
+        version = releases.installed()
+        if version is not None:
+            releases.check(version)
+        if isinstance(program, ImportError):
+            raise errors.ConfigurationError(
+                f"Cinder cannot be imported ({program}): install Tonnage in the environment of the cloud's own Cinder, "
+                f"which is one of {releases.TEXT}"
+            ) from program
+        program.objects.register_all()
+        from cinder.scheduler import manager  # noqa: F401  (registers an option)
+
+        for name, value in OPTIONS.items():
+            cfg.CONF.set_default(name, value)
+        program.main()

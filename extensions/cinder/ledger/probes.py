@@ -7,7 +7,7 @@ with the number *n* comes from a look that began after every claim with a lower 
 """
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -33,13 +33,12 @@ class Probe:
 class ProbedReport:
     """The report of an observed backend that answers a probe; it has the figures of all of the backend's pools.
 
-    ``usable`` are the pools by name, ``unusable`` the names of pools whose figures cannot be used. ``lag`` is the
-    number of earlier probes whose figures the storage may still report.
+    Pools whose figures cannot be used are not among ``figures``. ``lag`` is the number of earlier probes whose figures
+    the storage may still report.
     """
 
     probe: Probe
-    usable: Sequence[reports.PoolFigures]
-    unusable: Collection[str] = ()
+    figures: Sequence[reports.PoolFigures]
     lag: int = 0
 
 
@@ -95,7 +94,7 @@ def next_probe(session: orm.Session, name: str, interval: float) -> Probe | None
 def apply(session: orm.Session, report: ProbedReport) -> bool:
     """Apply a report that answers a probe; return whether it was applied: an outdated report is not.
 
-    Pools that the report lacks are no longer present.
+    Pools that the report lacks are no longer present: nothing fits there until a report has usable figures of them.
     """
     backend, pool = models.Backend, models.Pool
     row = session.execute(
@@ -110,7 +109,7 @@ def apply(session: orm.Session, report: ProbedReport) -> bool:
         pool_row.name: pool_row.id
         for pool_row in session.execute(sa.select(pool.name, pool.id).where(pool.backend_id == row.id))
     }
-    reported = {figures.name for figures in report.usable} | set(report.unusable)
+    reported = {figures.name for figures in report.figures}
     [applied] = reports.apply(
         session,
         [
@@ -121,8 +120,7 @@ def apply(session: orm.Session, report: ProbedReport) -> bool:
                 base=int(row.report_seq),
                 covers=max(0, report.probe.number - report.lag),
                 rules=int(row.rules_generation),
-                figures=[figures._replace(id=ids_by_name.get(figures.name)) for figures in report.usable],
-                unusable=[ids_by_name[name] for name in report.unusable if name in ids_by_name],
+                figures=[figures._replace(id=ids_by_name.get(figures.name)) for figures in report.figures],
                 vanished=[pool_id for name, pool_id in ids_by_name.items() if name not in reported],
             )
         ],

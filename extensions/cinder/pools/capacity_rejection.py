@@ -60,9 +60,10 @@ def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -
 def _doubled(state: Any) -> float:
     """Return the most that a pool may count twice, in GiB."""
     row = getattr(state, "row", None)
-    if row is None or row.counters.in_flight == 0:
+    provisioned = state.provisioned_capacity_gb
+    if row is None or row.counters.in_flight == 0 or not isinstance(provisioned, (int, float)):
         return 0.0
-    beyond_claims = float(state.provisioned_capacity_gb) - row.counters.allocated
+    beyond_claims = provisioned - row.counters.allocated
     return float(min(max(0.0, beyond_claims), row.counters.in_flight))
 
 
@@ -81,4 +82,6 @@ def _number(value: Any) -> float | str | None:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return "not reported"
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)

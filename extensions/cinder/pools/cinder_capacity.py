@@ -4,10 +4,12 @@
 import math
 from typing import Any
 
-from cinder.scheduler import sched_utils
+from tonnage.extensions.cinder import releases
+
+_ARITHMETIC = releases.import_arithmetic()
 
 #: Capacities that are words: Cinder has no number for them.
-_WORDS = sched_utils.INFINITE_UNKNOWN_VALUES
+_WORDS = _ARITHMETIC.INFINITE_UNKNOWN_VALUES
 
 
 def largest_thin(state: Any) -> float:
@@ -34,6 +36,8 @@ def virtual_free_thick(state: Any) -> float:
 
 
 def _largest(state: Any, *, thin: bool) -> float:
+    if state.free_capacity_gb is None:
+        return -1.0  # Cinder refuses such a pool, even where its arithmetic does not use the figure
     try:
         return _of_numbers(state, thin) if _has_bound(state) else math.inf
     except (ArithmeticError, TypeError, ValueError):
@@ -70,7 +74,7 @@ def _virtual_free(state: Any, *, thin: bool) -> float:
 
 
 def _factors(state: Any, thin: bool) -> dict[str, Any]:
-    factors: dict[str, Any] = sched_utils.calculate_capacity_factors(
+    factors: dict[str, Any] = _ARITHMETIC.calculate_capacity_factors(
         state.total_capacity_gb,
         state.free_capacity_gb,
         state.provisioned_capacity_gb,

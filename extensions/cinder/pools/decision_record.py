@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from cinder.scheduler.filters import extra_specs_ops
 
-from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal
+from tonnage.capacity import plugin_errors
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.extensions.cinder.pools import capacity_rejection
 from tonnage.extensions.cinder.pools.rejections import CAPACITY, Reasons
 
@@ -17,11 +18,22 @@ REASONS = Reasons(extra_specs_ops.match, capacity_rejection.rejection)
 
 
 class RefusedPools(NamedTuple):
-    """The pools that one filter has refused, for a request with these filter properties."""
+    """The pools that one filter has refused, for a request with these filter properties.
+
+    ``failure`` is the error with which the filter failed for all of them, if it did.
+    """
 
     filter: str
     states: Sequence[Any]
     properties: Mapping[str, Any]
+    failure: Exception | None = None
+
+    def reason(self, state: Any) -> Rejection:
+        """Return the reason why one of the pools is refused."""
+        if self.failure is None:
+            return REASONS.reason(self.filter, state, self.properties)
+        problem = f"could not be judged, {self.filter} failed ({plugin_errors.described(self.failure)})"
+        return Rejection("filter_failed", problem)
 
 
 class DecisionRecord:
@@ -38,10 +50,15 @@ class DecisionRecord:
         self.properties: Mapping[str, Any] = {}
         self._verdicts: list[tuple[Verdicts, Mapping[str, Any]]] = []
         self._refused: list[RefusedPools] = []
+        self._failed: list[RefusedPools] = []
 
     def add(self, verdicts: Verdicts, properties: Mapping[str, Any]) -> None:
         """Add the verdicts of the filters that ran next; ``properties`` are the filter properties of the request."""
         self._verdicts.append((verdicts, properties))
+
+    def add_failure(self, name: str, states: Sequence[Any], properties: Mapping[str, Any], failure: Exception) -> None:
+        """Add the failure of a filter, or of weighers, for these pools: the last verdict of a decision."""
+        self._failed = [RefusedPools(name, states, properties, failure)]
 
     def add_filter(
         self, name: str, before: Collection[Any], passed: Collection[Any], properties: Mapping[str, Any]
@@ -59,7 +76,7 @@ class DecisionRecord:
         for verdicts, properties in self._verdicts:
             self._refused += [RefusedPools(name, states, properties) for name, states in verdicts()]
         self._verdicts.clear()
-        return self._refused
+        return [*self._refused, *self._failed]
 
     @property
     def has_stale_refusals(self) -> bool:
@@ -67,7 +84,7 @@ class DecisionRecord:
         return any(
             capacity_rejection.may_be_counted_twice(refused.states, refused.properties)
             for refused in self.refused()
-            if refused.filter == CAPACITY
+            if refused.filter == CAPACITY and refused.failure is None
         )
 
     def refusal(self, text: str, pool: str | None = None) -> Refusal:
@@ -86,8 +103,7 @@ class DecisionRecord:
 
 def _nearest(refused: RefusedPools) -> NearestMiss:
     """Return the pool that came closest to a request among those that a filter refused; there is at least one."""
-    filter_name, states, properties = refused
-    state = states[0]
-    if filter_name == CAPACITY:
-        state = max(states, key=lambda pool: capacity_rejection.headroom(pool, properties))
-    return NearestMiss(state.backend_id, filter_name, REASONS.reason(filter_name, state, properties))
+    state = refused.states[0]
+    if refused.filter == CAPACITY:
+        state = max(refused.states, key=lambda pool: capacity_rejection.headroom(pool, refused.properties))
+    return NearestMiss(state.backend_id, refused.filter, refused.reason(state))

@@ -51,9 +51,11 @@ class PoolLookAlike:
 
 
 def look_alike(state: Any, row: PoolRow) -> PoolLookAlike:
-    """Return a pool that Cinder's scheduler knows, with the figures of the last probe and the capacity in flight."""
+    """Return a pool that Cinder's scheduler knows, with the figures of the last probe and the capacity in flight.
+
+    Figures that are absent have the values that Cinder takes for them.
+    """
     stats = row.stats
-    provisioned = stats.get("provisioned_capacity_gb")
     return PoolLookAlike(
         host=state.host,
         cluster_name=state.cluster_name,
@@ -71,10 +73,12 @@ def look_alike(state: Any, row: PoolRow) -> PoolLookAlike:
         goodness_function=state.goodness_function,
         updated=state.updated,
         total_capacity_gb=stats.get("total_capacity_gb", 0),
-        free_capacity_gb=_less(stats.get("free_capacity_gb", 0), row.counters.in_flight_physical),
+        free_capacity_gb=_plus(stats.get("free_capacity_gb", 0), -row.counters.in_flight_physical),
         allocated_capacity_gb=row.counters.allocated,
         provisioned_capacity_gb=(
-            row.counters.allocated if provisioned is None else float(provisioned) + row.counters.in_flight
+            _plus(stats["provisioned_capacity_gb"], row.counters.in_flight)
+            if "provisioned_capacity_gb" in stats
+            else row.counters.allocated
         ),
         reserved_percentage=stats.get("reserved_percentage", 0),
         max_over_subscription_ratio=row.ratio,
@@ -84,5 +88,6 @@ def look_alike(state: Any, row: PoolRow) -> PoolLookAlike:
     )
 
 
-def _less(free: Any, physical: int) -> Any:
-    return free - physical if isinstance(free, (int, float)) else free
+def _plus(figure: Any, in_flight: int) -> Any:
+    """Return a figure with the capacity in flight; null and text stay, so that plug-ins judge them as in Cinder."""
+    return figure + in_flight if isinstance(figure, (int, float)) else figure

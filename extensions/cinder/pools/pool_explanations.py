@@ -12,7 +12,7 @@ from tonnage.capacity import units
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.extensions.cinder.pools import capacity_rejection
-from tonnage.extensions.cinder.pools.decision_record import REASONS, DecisionRecord
+from tonnage.extensions.cinder.pools.decision_record import DecisionRecord
 from tonnage.rpc.cinder_explanations import PartialExplanation
 
 #: The filter, in the words of Tonnage, that leaves out pools before Cinder's filters see them.
@@ -37,7 +37,7 @@ class Decided:
 
 def explain(record: DecisionRecord, decided: Decided, most: int | None) -> PartialExplanation:
     """Return the explanation of a decision, with its nearest pools: at most so many, or all."""
-    states = {state.backend_id: (state, refused.properties) for refused in record.refused() for state in refused.states}
+    refused_pools = {state.backend_id: (refused, state) for refused in record.refused() for state in refused.states}
     verdicts = [PoolVerdict(name, _STATE, rejection) for name, rejection in decided.absent.items()]
     verdicts += [
         _verdict(state, refused.properties, decided, filter_name=refused.filter)
@@ -61,7 +61,8 @@ def explain(record: DecisionRecord, decided: Decided, most: int | None) -> Parti
         if verdict.filter is None:
             verdict = replace(verdict, weights=weights.get(verdict.pool, ()))
         elif verdict.rejection is None:
-            verdict = replace(verdict, rejection=REASONS.reason(verdict.filter, *states[verdict.pool]))
+            refused, state = refused_pools[verdict.pool]
+            verdict = replace(verdict, rejection=refused.reason(state))
         explained.append(verdict)
     explanation = replace(explanation, verdicts=tuple(explained))
     if decided.chosen is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder's own states of backends and services, read again only after they have changed."""
 
+import copy
 import functools
 import itertools
 from collections.abc import Mapping
@@ -9,9 +10,12 @@ from typing import Any
 import sqlalchemy as sa
 from cinder import utils
 from cinder.common import constants
-from cinder.db import api as cinder_db
-from cinder.db import models
 from cinder.scheduler import host_manager
+from oslo_utils import timeutils
+
+from tonnage.extensions.cinder import releases
+
+cinder_db, models = releases.import_database()
 
 #: Fields of a service that each heartbeat changes.
 _BEATS = ("updated_at", "report_count")
@@ -70,6 +74,15 @@ class ReportedBackend(host_manager.BackendState):  # type: ignore[misc]
         super().update_from_volume_capability(capability, service)
         self._applied = capability, facts
         self.revision = next(_revisions)
+
+
+def pool_states(host: str, cluster: str | None, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pools of a report as Cinder's own classes read them, by the names ``host@backend#pool``."""
+    reported = copy.deepcopy(dict(capabilities))
+    reported["timestamp"] = timeutils.utcnow()
+    state = host_manager.BackendState(host, cluster)
+    state.update_from_volume_capability(reported)
+    return {pool.backend_id: pool for pool in state.pools.values()}
 
 
 def services() -> list[str]:

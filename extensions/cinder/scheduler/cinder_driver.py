@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from cinder import exception, objects
 from cinder.scheduler import filter_scheduler
 from oslo_config import cfg
+from oslo_db import exception as db_exception
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import AttemptsExceeded, Refusal
@@ -262,7 +263,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     def _has_all_figures(self) -> bool:
         try:
             return self.host_manager.has_all_figures()
-        except errors.Unavailable:
+        except (errors.Unavailable, db_exception.DBError):  # the ledger, or Cinder's database, is away
             return False
 
     def _claim(

@@ -3,10 +3,12 @@
 
 import contextlib
 import itertools
+import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from cinder import context as cinder_context
 from cinder.scheduler import host_manager
 from cinder.scheduler.weights import OrderedHostWeightHandler
 
@@ -21,6 +23,8 @@ from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory.backends import PoolRow
 from tonnage.rpc.cinder_explanations import PartialExplanation
+
+LOG = logging.getLogger(__name__)
 
 _DOWN = Rejection("down", "is on a backend that is down, disabled or frozen, or no more reported")
 _UNKNOWN = Rejection("no_figures", "has no usable figures yet: no probe was answered, or with figures that are wrong")
@@ -69,6 +73,11 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         """Forget the decision that this thread has made last, and the pools in it."""
         self._local.decision = None
 
+    @property
+    def _decides_by_ledger(self) -> bool:
+        """Whether this thread decides by the ledger."""
+        return self.ledger is not None and not getattr(self._local, "away", False)
+
     @contextlib.contextmanager
     def without_ledger(self) -> Iterator[None]:
         """Let this thread decide without the ledger."""
@@ -88,9 +97,13 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
             self._local.target = None
 
     def has_all_figures(self) -> bool:
-        """Return whether a probe has been answered for each pool that was reported."""
+        """Return whether a probe has been answered for each pool that was reported.
+
+        Cinder takes reports over only with the first decision, so this takes them over before.
+        """
         if self.ledger is None:
             return True
+        self._update_backend_state_map(cinder_context.get_admin_context())
         self.ledger.pools.refresh(())
         with self._lock:
             return self._reported().keys() <= self.ledger.pools.rows.keys()
@@ -113,7 +126,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         self._update_backend_state_map(context)
         target = getattr(self._local, "target", None)
         with self._lock:
-            if self._pools is None or getattr(self._local, "away", False):
+            if self._pools is None or not self._decides_by_ledger:
                 reported = [pool for name, pool in self._reported().items() if target in (None, name, backend_of(name))]
                 self._local.decision = DecisionRecord(len(reported))
                 return reported
@@ -169,14 +182,23 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
     def get_weighed_backends(
         self, backends: Collection[Any], weight_properties: Any, weigher_class_names: Any = None
     ) -> Sequence[Any]:
-        ranked: Sequence[Any] | None = None
-        if isinstance(backends, Pools) and self._adds_weights:
-            classes = self._choose_backend_weighers(weigher_class_names)
-            ranked = self._native.rank(backends, classes, weight_properties)
-        if ranked is None:
-            ranked = super().get_weighed_backends(list(backends), weight_properties, weigher_class_names)
+        try:
+            ranked = self._rank(backends, weight_properties, weigher_class_names)
+        except Exception as error:  # any plug-in of any project
+            names = ", ".join(cls.__name__ for cls in self._choose_backend_weighers(weigher_class_names))
+            return self._refuse_all(names, list(backends), weight_properties, error)
         self.decision.ranked, self.decision.properties = ranked, weight_properties
         return ranked
+
+    def _rank(self, backends: Collection[Any], properties: Any, weigher_class_names: Any) -> Sequence[Any]:
+        """Return pools with their weights, best first."""
+        if isinstance(backends, Pools) and self._adds_weights:
+            classes = self._choose_backend_weighers(weigher_class_names)
+            ranked = self._native.rank(backends, classes, properties)
+            if ranked is not None:
+                return ranked
+        weighed: Sequence[Any] = super().get_weighed_backends(list(backends), properties, weigher_class_names)
+        return weighed
 
     def explanation(self, text: str, target: str | None, chosen: str | None, most: int | None) -> PartialExplanation:
         """Return the explanation of the decision that this thread has made last, with at most so many pools.
@@ -208,7 +230,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     def revert_volume_consumed_capacity(self, *args: Any, **kwargs: Any) -> None:
         """Count nothing with a ledger: the claim of the attempt that failed is released there."""
-        if self.ledger is None or getattr(self._local, "away", False):
+        if not self._decides_by_ledger:
             super().revert_volume_consumed_capacity(*args, **kwargs)
 
     def _without_attempted(self, pools: Pools, properties: Mapping[str, Any]) -> Pools:
@@ -237,10 +259,25 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         for filter_class in classes:
             if not states:
                 break
-            passed = self.filter_handler.get_filtered_objects([filter_class], states, properties) or []
-            self.decision.add_filter(filter_class.__name__, states, passed, properties)
+            name = filter_class.__name__
+            try:
+                passed = self.filter_handler.get_filtered_objects([filter_class], states, properties) or []
+            except Exception as error:  # any plug-in of any project
+                return self._refuse_all(name, states, properties, error)
+            self.decision.add_filter(name, states, passed, properties)
             states = passed
         return states
+
+    def _refuse_all(self, name: str, states: Sequence[Any], properties: Any, failure: Exception) -> list[Any]:
+        """Record the failure of a plug-in of Cinder, with which Cinder fails the whole request, and return no pool.
+
+        Raises the failure where the ledger does not decide.
+        """
+        if not self._decides_by_ledger:
+            raise failure
+        LOG.error("%s failed, and the request is refused", name, exc_info=failure)
+        self.decision.add_failure(name, states, properties, failure)
+        return []
 
     def get_pools(self, context: Any, filters: Any = None) -> list[dict[str, Any]]:
         """Return Cinder's pools, with the figures by which they are chosen and the capacity in flight."""

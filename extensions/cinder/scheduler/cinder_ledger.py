@@ -86,9 +86,9 @@ class CinderLedger:
                 self._backend_ids[backend] = self.database.run_past_duplicates(probes.observe, backend, "", _SYSTEM)
             return self._backend_ids[backend]
 
-    def report(self, probe: probes.Probe, usable: Sequence[reports.PoolFigures], unusable: Collection[str]) -> bool:
+    def report(self, probe: probes.Probe, figures: Sequence[reports.PoolFigures]) -> bool:
         """Apply the report that answers a probe; return False if another scheduler did, or a later one is applied."""
-        answer = probes.ProbedReport(probe=probe, usable=usable, unusable=unusable, lag=self._lag)
+        answer = probes.ProbedReport(probe=probe, figures=figures, lag=self._lag)
         return self.database.run_past_duplicates(probes.apply, answer)
 
     def due(self, interval: float) -> list[str]:

@@ -13,7 +13,13 @@ from oslo_config import cfg
 from tonnage.capacity import errors
 from tonnage.extensions.cinder.ledger.probes import Probe
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
-from tonnage.extensions.cinder.scheduler import cinder_ledger, ledger_options, recorded_requests, reported_figures
+from tonnage.extensions.cinder.scheduler import (
+    backend_states,
+    cinder_ledger,
+    ledger_options,
+    recorded_requests,
+    reported_figures,
+)
 from tonnage.extensions.cinder.scheduler.cinder_driver import LedgerScheduler, NoEffect
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 from tonnage.extensions.cinder.scheduler.prober import Prober
@@ -131,12 +137,13 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
             ledger.observe(backend)
             self._look_for_changes(backend, capabilities)
             return
-        states = reported_figures.pool_states(host, cluster, capabilities)
+        states = backend_states.pool_states(host, cluster, capabilities)
         usable, unusable = reported_figures.of_states(states, bounded=self.driver.host_manager.bounded)
         if unusable:
-            LOG.warning("Backend %s reports unusable figures of pools %s", backend, ", ".join(sorted(unusable)))
+            names = ", ".join(sorted(unusable))
+            LOG.warning("Backend %s reports figures that are no numbers: nothing fits in %s", backend, names)
         self._probed[backend] = capabilities
-        if ledger.report(probe, usable, unusable):
+        if ledger.report(probe, usable):
             LOG.debug("Report %d of %s is applied", probe.number, backend)
         ledger.pools.refresh(())
 

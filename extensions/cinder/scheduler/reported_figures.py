@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a report as Cinder's scheduler understands it, for the ledger, with limits of Cinder's arithmetic."""
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cinder.scheduler import host_manager
-from oslo_utils import timeutils
-
 from tonnage.ledger.inventory.reports import PoolFigures
 from tonnage.scheduler.cache import pool_figures
 
-#: Capacities that Cinder compares as words.
+#: Capacities without a number: Cinder compares the words, and its CapacityFilter refuses a pool without any figure.
 _WITHOUT_NUMBER = ("infinite", "unknown", None)
 
 #: The figures that tell whether two reports differ.
@@ -27,25 +23,17 @@ FIGURES = (
 )
 
 
-def pool_states(host: str, cluster: str | None, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pools of a report as Cinder's own classes read them, by the names ``host@backend#pool``."""
-    reported = copy.deepcopy(dict(capabilities))
-    reported["timestamp"] = timeutils.utcnow()
-    state = host_manager.BackendState(host, cluster)
-    state.update_from_volume_capability(reported)
-    return {pool.backend_id: pool for pool in state.pools.values()}
-
-
 def of_states(states: Mapping[str, Any], *, bounded: bool) -> tuple[Sequence[PoolFigures], Sequence[str]]:
     """Return the figures of pools, and the names of the pools with unusable figures.
 
-    Without ``bounded`` there are no limits: no filter of the configuration compares capacities.
+    Without ``bounded`` there are no limits: no filter of the configuration compares capacities. Figures are unusable
+    if Cinder's arithmetic fails for them, or if they are no finite numbers.
     """
     usable, unusable = [], []
     for name, state in states.items():
         try:
             usable.append(_figures(name, state, bounded))
-        except (TypeError, ValueError):
+        except (ArithmeticError, TypeError, ValueError):
             unusable.append(name)
     return usable, unusable
 
@@ -64,7 +52,10 @@ def thin_limit(state: Any) -> float:
 
 
 def has_numbers(state: Any) -> bool:
-    """Return whether the capacities of a pool are numbers, so that they limit it."""
+    """Return whether the capacities of a pool are numbers, so that they limit it.
+
+    If not, the ledger has no limit: Cinder's CapacityFilter judges such a pool by its words, whatever is in flight.
+    """
     return state.total_capacity_gb not in _WITHOUT_NUMBER and state.free_capacity_gb not in _WITHOUT_NUMBER
 
 
@@ -76,21 +67,22 @@ def _figures(name: str, state: Any, bounded: bool) -> PoolFigures:
         total_gb=_number(state.total_capacity_gb),
         free_gb=_number(state.free_capacity_gb),
         provisioned_gb=_number(state.capabilities.get("provisioned_capacity_gb")),
-        ratio=float(state.max_over_subscription_ratio),
-        thin_limit_gb=thin_limit(state) if limited else None,
-        physical_limit_gb=float(state.free_capacity_gb) if limited else None,
+        ratio=_finite(state.max_over_subscription_ratio),
+        thin_limit_gb=_finite(thin_limit(state)) if limited else None,
+        physical_limit_gb=_finite(state.free_capacity_gb) if limited else None,
         storage_id=None,
         storage_free_gb=None,
         changes_decisions=False,
-        stats=pool_figures.mended(
-            {key: value for key, value in state.capabilities.items() if key != "timestamp" and value is not None}
-        ),
+        stats=pool_figures.mended({key: value for key, value in state.capabilities.items() if key != "timestamp"}),
     )
 
 
 def _number(value: Any) -> float | None:
-    if value in _WITHOUT_NUMBER:
-        return None
+    return None if value in _WITHOUT_NUMBER else _finite(value)
+
+
+def _finite(value: Any) -> float:
+    """Return a figure as a number. A limit that is no finite number would be none in a database."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(value)

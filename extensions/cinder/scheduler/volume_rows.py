@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from cinder.db import api as cinder_db
-from cinder.db import models
 from oslo_db import api as oslo_db_api
 from oslo_utils import timeutils
 
+from tonnage.extensions.cinder import releases
 from tonnage.ledger.db import dialects
+
+cinder_db, models = releases.import_database()
 
 _VOLUME = models.Volume.__table__.c
 _CREATING = sa.update(models.Volume.__table__).where(

@@ -41,7 +41,6 @@ class Ledger:
         pools: Collection[str] = (POOL,),
         lag: int = 0,
         epoch: int = 1,
-        unusable: Collection[str] = (),
     ) -> bool:
         """Apply the report that answers a probe."""
         figures = [
@@ -62,7 +61,7 @@ class Ledger:
             for pool in pools
         ]
         probe = probes.Probe(BACKEND, epoch, number)
-        report = probes.ProbedReport(probe=probe, usable=figures, unusable=unusable, lag=lag)
+        report = probes.ProbedReport(probe=probe, figures=figures, lag=lag)
         return self.database.run(probes.apply, report)
 
     def probe_and_report(self, provisioned: float | None = 0, **more: object) -> int:

@@ -2,11 +2,9 @@
 """Probes of backends without agents, and the reports that answer them."""
 
 import pytest
-import sqlalchemy as sa
 
-from tests.unit.ledger.observed import BACKEND, POOL, Ledger
+from tests.unit.ledger.observed import BACKEND, Ledger
 from tonnage.extensions.cinder.ledger.observed_claims import SeenEnd
-from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
 
 
@@ -96,11 +94,13 @@ def test_nothing_fits_in_a_pool_that_is_not_reported_any_more(ledger: Ledger) ->
         ledger.book(1)
 
 
-def test_a_pool_with_unusable_figures_keeps_its_own(ledger: Ledger) -> None:
-    ledger.probe_and_report(7)
-    ledger.probe_and_report(pools=[], unusable=[POOL])
-    with ledger.database.reading() as session:
-        assert session.scalars(sa.select(models.Pool.provisioned_capacity_gb)).all() == [7]
+def test_a_pool_without_usable_figures_takes_nothing_until_a_report_has_some(ledger: Ledger) -> None:
+    ledger.probe_and_report()
+    claim = ledger.send(4)
+    ledger.settle(SeenEnd(claim.id, True, kept=True))
+    ledger.probe_and_report(pools=[])
     with pytest.raises(bookings.PoolsChanged):
-        ledger.book(4)
-    ledger.book(3)
+        ledger.book(1)
+    ledger.probe_and_report(4)
+    assert ledger.counters() == (4, 0)
+    ledger.book(6)

@@ -40,9 +40,12 @@ def test_capacity_in_flight_is_counted(counters: Counters) -> None:
     assert (pool.allocated_capacity_gb, pool.max_over_subscription_ratio) == (30, 2.5)
 
 
-@pytest.mark.parametrize("free", ["infinite", "unknown"])
-def test_free_capacity_that_is_a_word_stays(counters: Counters, free: str) -> None:
-    assert look_alike(counters, free_capacity_gb=free).free_capacity_gb == free
+@pytest.mark.parametrize("figure", ["infinite", "unknown", "90", None])
+@pytest.mark.parametrize(
+    "name", ["total_capacity_gb", "free_capacity_gb", "provisioned_capacity_gb", "reserved_percentage"]
+)
+def test_a_figure_that_is_no_number_stays_for_cinders_filters(counters: Counters, name: str, figure: Any) -> None:
+    assert getattr(look_alike(counters, **{name: figure}), name) == figure
 
 
 def test_without_provisioned_capacity_the_volumes_of_the_ledger_count(counters: Counters) -> None:

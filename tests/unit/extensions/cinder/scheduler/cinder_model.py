@@ -306,7 +306,7 @@ class World:
             for pool, provisioned in report.figures.items()
         ]
         self.database.run(
-            probes.apply, probes.ProbedReport(probe=probes.Probe(BACKEND, 1, report.number), usable=figures)
+            probes.apply, probes.ProbedReport(probe=probes.Probe(BACKEND, 1, report.number), figures=figures)
         )
 
     # The volume service
