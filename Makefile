@@ -25,6 +25,10 @@ ARGS ?=
 
 BIN := .venv/bin
 
+# Another release of Cinder for its tests, instead of the newest: make test-cinder CINDER=28
+CINDER ?=
+test-cinder: export CINDER := $(CINDER)
+
 # Tests create volumes that use more space than a /tmp in memory should provide.
 test test-heavy test-kubernetes test-clusters test-tempest test-cinder coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
@@ -85,7 +89,7 @@ test-cinder:  ## Install Cinder, then run the tests beside, and in place of, its
 	@tools/setup.sh test
 	@tools/install-servers.sh
 	@tools/install-openstack.sh
-	@tools/install-openstack.sh cinder
+	@tools/install-openstack.sh cinder $(CINDER)
 	@tools/install-tempest.sh
 	@echo "==> Running the tests with Cinder"
 	@exec $(BIN)/pytest tests/cinder -m cinder --timeout=1800 $(ARGS)
@@ -125,6 +129,6 @@ board:  ## Write etc/grafana/tonnage.json, the board for Grafana, from tools/gra
 	@said=$$($(BIN)/python tools/grafana_board.py) && cat <<<"$$said" >etc/grafana/tonnage.json
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
-	rm -rf .venv .tox .lvm-guest .openstack .cinder .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .cinder .cinder-* .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

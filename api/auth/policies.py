@@ -305,6 +305,6 @@ def _joined(first: policy.DocumentedRuleDefault, second: policy.DocumentedRuleDe
     )
 
 
-def _operation(call: str) -> policy.Operation:
+def _operation(call: str) -> "policy.Operation":
     method, path = call.split()
     return {"method": method, "path": path}

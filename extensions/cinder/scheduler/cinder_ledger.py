@@ -12,6 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Undecided
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.extensions.cinder import releases
 from tonnage.extensions.cinder.ledger import observed_claims, probes
 from tonnage.extensions.cinder.pools.ledger_pools import LedgerPools
 from tonnage.extensions.cinder.scheduler import claim_ends
@@ -56,11 +57,18 @@ def answered(backend: str, request_id: str | None) -> probes.Probe | None:
 def connect(options: cfg.ConfigOpts) -> "CinderLedger":
     """Return the ledger that the options of the group ``[tonnage]`` name.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a missing or unusable URL or an outdated schema.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a missing or unusable URL or an outdated schema,
+    and for PostgreSQL on eventlet.
     """
     if not options.connection:
         raise errors.ConfigurationError(f"option {_OPTION} is not set: it takes the URL of the ledger")
     name = f"option {_OPTION}"
+    if releases.runs_on_eventlet() and options.connection.startswith("postgresql"):
+        # psycopg waits in C: the only thread would wait for a lock that another request has to release.
+        raise errors.ConfigurationError(
+            f"option {_OPTION} names PostgreSQL, which would stop a scheduler that runs on eventlet: take MariaDB for "
+            "the ledger, or Cinder 29 on threads (OS_CINDER_DISABLE_EVENTLET_PATCHING=1)"
+        )
     engine = database.create_engine(options.connection, name=name, max_overflow=_CONNECTIONS, pool_recycle=3600)
     schema.require_current(engine, {}, _OPTION)  # it uses the tables of the core alone
     return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)

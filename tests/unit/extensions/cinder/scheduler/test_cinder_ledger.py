@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger as Cinder's schedulers use it, with its probes and the poll of rows."""
 
+import sys
 import uuid
 from collections.abc import Collection, Sequence
 from types import SimpleNamespace
@@ -250,3 +251,12 @@ def test_an_unusable_url_is_told_by_the_option_that_has_it(url: str | None, expe
     with pytest.raises(errors.ConfigurationError) as raised:
         cinder_ledger.connect(options)
     assert raised.value.message.startswith(expected)
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:p@h/l", "postgresql+psycopg://u:p@h/l"])
+def test_a_ledger_on_postgresql_is_refused_on_eventlet(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    patcher = SimpleNamespace(is_monkey_patched=lambda module: module == "thread")
+    monkeypatch.setitem(sys.modules, "eventlet.patcher", patcher)  # type: ignore[arg-type]
+    options: Any = SimpleNamespace(connection=url, claim_lease=60.0, figures_lag=0)
+    with pytest.raises(errors.ConfigurationError, match="names PostgreSQL, which would stop a scheduler"):
+        cinder_ledger.connect(options)
