@@ -65,6 +65,9 @@ LOG = logging.getLogger(__name__)
 #: to answer on its connection.
 _LONGEST_TURN = 3.0
 
+#: Seconds in one call of the decision thread after which a scheduler that stops no longer waits for it.
+_STOP_PATIENCE = 10.0
+
 #: A request for one volume that takes capacity.
 PlaceableVolume: TypeAlias = CreateVolume | ExtendVolume | Move | RetypeVolume
 
@@ -164,6 +167,10 @@ class SchedulerManager:
         """
         self._thread.call(self._change, settings)
 
+    def abandon_stuck(self) -> bool:
+        """Fail all requests if a plug-in or the database holds up the decision thread; return whether one does."""
+        return self._thread.abandon(_STOP_PATIENCE)
+
     def stop(self) -> None:
         """Finish the accepted requests, then end."""
         self._rules_agreement.stop()
@@ -191,11 +198,12 @@ class SchedulerManager:
         if is_stuck != self._is_stuck:
             self._is_stuck = is_stuck
             if is_stuck:
-                LOG.warning("The database has not answered for %g s; calls go to other schedulers", _LONGEST_TURN)
+                text = "%s has not answered for %g s; calls go to other schedulers"
+                LOG.warning(text, self._thread.obstacle(), _LONGEST_TURN)
             else:
                 LOG.info("Calls are answered again")
         if is_stuck:
-            raise errors.Declined("the scheduler waits for the database")
+            raise errors.Declined(f"the scheduler waits: {self._thread.obstacle()} does not answer")
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""

@@ -3,6 +3,7 @@
 
 import functools
 import logging
+import threading
 from dataclasses import replace
 
 from oslo_config import cfg
@@ -20,6 +21,9 @@ from tonnage.scheduler.requests.pool_selection import Rules
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds between two looks at the decision thread while the scheduler stops.
+_WATCH_PERIOD = 1.0
+
 
 class SchedulerService:
     """One scheduler with its RPC server. The database and the transport belong to the caller."""
@@ -32,6 +36,8 @@ class SchedulerService:
         static, reloadable = settings.from_conf(conf), settings.reloadable(conf)
         schema.require_current(database.engine, enabled_extensions.enabled(conf))
         self._sender = CommandSender(AgentClient(transport))
+        self._ended = threading.Event()
+        self._stop_watch = threading.Thread(target=self._abandon_stuck, name="stop", daemon=True)
         self._manager = SchedulerManager(
             replace(static, quotas=usage_sources.quota_settings(conf, database)),
             database,
@@ -78,7 +84,21 @@ class SchedulerService:
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and end."""
+        self.announce_stop()
         self._server.stop()
         self._server.wait()
         self._manager.stop()
         self._sender.stop()
+        self._ended.set()
+
+    def announce_stop(self) -> None:
+        """Fail the requests that wait, from now on, as soon as a plug-in or the database holds up all decisions.
+
+        Otherwise the callers would wait for them, and the process would wait for the callers.
+        """
+        if not self._stop_watch.is_alive():
+            self._stop_watch.start()
+
+    def _abandon_stuck(self) -> None:
+        while not self._ended.wait(_WATCH_PERIOD) and not self._manager.abandon_stuck():
+            pass

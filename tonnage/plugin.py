@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import sys
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -85,6 +86,17 @@ class SchedulerPlugin(Plugin):
         plugin = type(self)(conf)
         plugin.name = self.name
         return plugin
+
+
+def running_in(thread: threading.Thread) -> str | None:
+    """Return the name of the plug-in of which a thread runs a method at present, None if it runs none."""
+    frame = None if thread.ident is None else sys._current_frames().get(thread.ident)
+    while frame is not None:
+        plugin = frame.f_locals.get("self")
+        if isinstance(plugin, SchedulerPlugin):
+            return plugin.name
+        frame = frame.f_back
+    return None
 
 
 def checked_column(result: object, rows: int, dtype_kinds: str, elements: str) -> npt.NDArray[Any]:

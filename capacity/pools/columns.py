@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columns of a table of pools, and the methods that read them."""
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -51,7 +52,7 @@ class _Column(Generic[ScalarT]):
         self._name = name
 
     def __get__(self, table: "Columns", owner: type) -> npt.NDArray[ScalarT]:
-        column: npt.NDArray[ScalarT] = getattr(table, self._block)[POSITION[self._name], : len(table.names)]
+        column: npt.NDArray[ScalarT] = getattr(table, self._block)[POSITION[self._name], : len(table._names)]
         column.flags.writeable = False
         table.__dict__[self._name] = column
         return column
@@ -107,9 +108,9 @@ class Columns:
     name_hash = _Code()
 
     def __init__(self) -> None:
-        self.names: list[str] = []
-        self.zones: list[str] = []
-        self.capabilities: list[Mapping[str, Any]] = []
+        self._names: list[str] = []
+        self._zones: list[str] = []
+        self._capabilities: list[Mapping[str, Any]] = []
         self._storage_ids: list[str | None] = []
         self._index: dict[str, int] = {}
         self._zone_codes: dict[str, int] = {}
@@ -118,8 +119,25 @@ class Columns:
         self._flags = np.empty((len(FLAGS), 16), dtype=np.bool_)
         self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
 
+    # Tuples, because a plug-in could change a list. Each is cached until a change.
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The full names of the pools."""
+        return tuple(self._names)
+
+    @functools.cached_property
+    def zones(self) -> tuple[str, ...]:
+        """The availability zones of the pools."""
+        return tuple(self._zones)
+
+    @functools.cached_property
+    def capabilities(self) -> tuple[Mapping[str, Any], ...]:
+        """The reported fields of the pools that are not figures."""
+        return tuple(self._capabilities)
+
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self._names)
 
     def __contains__(self, name: object) -> bool:
         return name in self._index
@@ -152,10 +170,10 @@ class Columns:
         figures: dict[str, Any] = dict(zip(FIGURES, self._figures[:, index].tolist(), strict=True))
         figures.update(zip(FLAGS, self._flags[:, index].tolist(), strict=True))
         return Pool(
-            name=self.names[index],
+            name=self._names[index],
             storage_id=self._storage_ids[index],
-            availability_zone=self.zones[index],
-            capabilities=self.capabilities[index],
+            availability_zone=self._zones[index],
+            capabilities=self._capabilities[index],
             **figures,
         )
 
@@ -174,14 +192,14 @@ class Columns:
         return differ
 
     def _append(self, name: str) -> int:
-        index = len(self.names)
+        index = len(self._names)
         if index == self._figures.shape[1]:
             self._figures = np.concatenate([self._figures, np.empty_like(self._figures)], axis=1)
             self._flags = np.concatenate([self._flags, np.empty_like(self._flags)], axis=1)
             self._codes = np.concatenate([self._codes, np.empty_like(self._codes)], axis=1)
-        self.names.append(name)
-        self.zones.append("")
-        self.capabilities.append({})
+        self._names.append(name)
+        self._zones.append("")
+        self._capabilities.append({})
         self._storage_ids.append(None)
         self._index[name] = index
         self._codes[POSITION["zone_code"], index] = self._zone_codes.setdefault("", len(self._zone_codes))
@@ -192,13 +210,13 @@ class Columns:
 
     def _drop(self, index: int) -> None:
         """Remove a row. The last row moves to its place."""
-        last = len(self.names) - 1
-        del self._index[self.names[index]]
+        last = len(self._names) - 1
+        del self._index[self._names[index]]
         if index != last:
             for block in (self._figures, self._flags, self._codes):
                 block[:, index] = block[:, last]
-            self._index[self.names[last]] = index
-        columns: tuple[list[Any], ...] = (self.names, self.zones, self.capabilities, self._storage_ids)
+            self._index[self._names[last]] = index
+        columns: tuple[list[Any], ...] = (self._names, self._zones, self._capabilities, self._storage_ids)
         for column in columns:
             column[index] = column[last]
             del column[last]
@@ -207,9 +225,13 @@ class Columns:
     def _drop_stale_columns(self) -> None:
         """Drop the cached columns if the number of rows has changed."""
         total = self.__dict__.get("total")
-        if total is None or len(total) != len(self.names):
-            for name in POSITION:
-                self.__dict__.pop(name, None)
+        if total is None or len(total) != len(self._names):
+            self._drop_cached(*POSITION, "names", "zones", "capabilities")
+
+    def _drop_cached(self, *columns: str) -> None:
+        """Drop cached columns, which are made again when they are read."""
+        for column in columns:
+            self.__dict__.pop(column, None)
 
 
 def column_values(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]:

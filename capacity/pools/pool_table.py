@@ -139,7 +139,7 @@ class PoolTable(Columns):
         """Return the names of the pools on the storage of this one, including its own name."""
         storage_id = self._storage_ids[index]
         if storage_id is None:
-            return [self.names[index]]
+            return [self._names[index]]
         storage = self._by_storage[storage_id]
         if storage.sorted_names is None:
             storage.sorted_names = sorted(storage.names)
@@ -211,8 +211,8 @@ class PoolTable(Columns):
     def snapshot(self) -> Self:
         """Return an independent copy. All columns are copied."""
         copy = self.__class__.__new__(self.__class__)
-        copy.names, copy.zones = self.names.copy(), self.zones.copy()
-        copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
+        copy._names, copy._zones = self._names.copy(), self._zones.copy()
+        copy._capabilities, copy._storage_ids = self._capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
         copy._by_storage = {storage_id: Storage(storage.names) for storage_id, storage in self._by_storage.items()}
         copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
@@ -223,11 +223,11 @@ class PoolTable(Columns):
         """Return a read-only table with a copy of some rows, each at most once."""
         part = self.__class__.__new__(self.__class__)
         indexes = rows.tolist()
-        part.names = [self.names[row] for row in indexes]
-        part.zones = [self.zones[row] for row in indexes]
-        part.capabilities = [self.capabilities[row] for row in indexes]
+        part._names = [self._names[row] for row in indexes]
+        part._zones = [self._zones[row] for row in indexes]
+        part._capabilities = [self._capabilities[row] for row in indexes]
         part._storage_ids = [self._storage_ids[row] for row in indexes]
-        part._index = {name: index for index, name in enumerate(part.names)}
+        part._index = {name: index for index, name in enumerate(part._names)}
         # These contain more than the rows of the part, without an effect on its methods that read.
         part._by_storage = self._by_storage
         part._zone_codes, part._backend_codes = self._zone_codes, self._backend_codes
@@ -255,7 +255,8 @@ class PoolTable(Columns):
         layout.update_totals(figures)
         moved = self._codes[POSITION["zone_code"], where] != zone_codes
         if moved.any():
-            layout.set_values(self.zones, where, zones)
+            layout.set_values(self._zones, where, zones)
+            self._drop_cached("zones")
         figures_differ = (self._figures[:, where].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
         traits_differ = (self._flags[:, where] != flags).any(axis=0) | moved
         self._figures[:, where] = figures
@@ -267,7 +268,7 @@ class PoolTable(Columns):
     def _rows_of(self, names: Sequence[str]) -> tuple[Rows | slice, list[int]]:
         """Return an index of the rows of these pools, and the rows that had to be added."""
         first = self._index.get(names[0])
-        if first is not None and self.names[first : first + len(names)] == list(names):
+        if first is not None and self._names[first : first + len(names)] == list(names):
             return slice(first, first + len(names)), []
         added = [self._append(name) for name in names if name not in self._index]
         rows = np.fromiter(map(self._index.__getitem__, names), dtype=np.intp, count=len(names))
@@ -287,10 +288,11 @@ class PoolTable(Columns):
 
     def _replace_capabilities(self, where: Rows | slice, capabilities: Sequence[Mapping[str, Any]]) -> list[int]:
         """Set the capabilities of these rows, and return the rows whose capabilities changed."""
-        before = layout.take_values(self.capabilities, where)
+        before = layout.take_values(self._capabilities, where)
         if all(map(operator.is_, before, capabilities)):
             return []
-        layout.set_values(self.capabilities, where, capabilities)
+        layout.set_values(self._capabilities, where, capabilities)
+        self._drop_cached("capabilities")
         # Pools of the same kind share one mapping, so each pair of mappings is compared only once.
         ids = zip(map(id, before), map(id, capabilities), strict=True)
         pairs = dict(zip(ids, zip(before, capabilities, strict=True), strict=True))
@@ -312,14 +314,14 @@ class PoolTable(Columns):
     def _join_storage(self, index: int, storage_id: str | None) -> None:
         self._storage_ids[index] = storage_id
         if storage_id is not None:
-            self._by_storage.setdefault(storage_id, Storage()).add(self.names[index])
+            self._by_storage.setdefault(storage_id, Storage()).add(self._names[index])
 
     def _leave_storage(self, index: int) -> None:
         storage_id = self._storage_ids[index]
         if storage_id is None:
             return
         storage = self._by_storage[storage_id]
-        storage.discard(self.names[index])
+        storage.discard(self._names[index])
         self._storage_ids[index] = None
         if not storage.names:
             del self._by_storage[storage_id]

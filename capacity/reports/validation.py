@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from oslo_utils import strutils
@@ -143,7 +144,10 @@ def _add_remarks(remarks: dict[str, str], stats: PoolStats, raw: Mapping[str, An
 
 
 def _capabilities(raw: Mapping[str, Any], remarks: dict[str, str]) -> Mapping[str, Any]:
-    """Return the fields that are not figures. Pools with the same capabilities share one mapping, to save memory."""
+    """Return the fields that are not figures, read-only, as plug-ins see them.
+
+    Pools with the same capabilities share one mapping, to save memory.
+    """
     capabilities = {key: value for key, value in raw.items() if key not in FIGURES and value is not None}
     for key in SHOWN:
         if key in capabilities:
@@ -153,13 +157,13 @@ def _capabilities(raw: Mapping[str, Any], remarks: dict[str, str]) -> Mapping[st
                 remarks[f"unusable_{key}"] = f"{key} is {capabilities.pop(key)!r}: {error.problem}; it is not shown"
     if _COMPARABLE.issuperset(map(type, capabilities.values())):
         return _shared(tuple(capabilities), *capabilities.values())
-    return capabilities
+    return MappingProxyType(capabilities)
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def _shared(keys: tuple[str, ...], *values: object) -> Mapping[str, Any]:
     """Return a mapping with these keys and values: the same object for the same arguments."""
-    return dict(zip(keys, values, strict=True))
+    return MappingProxyType(dict(zip(keys, values, strict=True)))
 
 
 def _number(key: str, value: object) -> float:

@@ -170,6 +170,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
         failed = _watch(stopped, changed, reload)
         LOG.info("Stopping")
+        scheduler.announce_stop()
     if failed is not None:
         raise errors.TonnageError(failed)
     print("Tonnage has stopped", flush=True)

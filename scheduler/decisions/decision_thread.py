@@ -11,6 +11,7 @@ transactions, and the more these conflict with other schedulers, the fewer they 
 over at once, and so is the next one.
 """
 
+import contextlib
 import logging
 import math
 import queue
@@ -21,6 +22,7 @@ from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tonnage import plugin
 from tonnage.capacity import errors, plugin_errors
 from tonnage.coalescer import Coalescer
 from tonnage.ledger.db.db_errors import log_level
@@ -31,6 +33,9 @@ LOG = logging.getLogger(__name__)
 #: are kept. When the process was suspended for longer than that, nobody waits for the request any more. For a request
 #: with a key that is certain only in the ledger, see :mod:`tonnage.ledger.claims.request_keys`.
 LONGEST_WAIT = 600.0
+
+#: Seconds between two looks at whether the thread was abandoned while its end is waited for.
+_JOIN_PERIOD = 0.2
 
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
@@ -66,6 +71,9 @@ class DecisionThread:
         self._jobs: queue.SimpleQueue[_Job[Any, Any] | None] = queue.SimpleQueue()
         # When the call under way began, None without one.
         self._turn_began: float | None = None
+        # The jobs of the call under way.
+        self._in_hand: Sequence[_Job[Any, Any]] = ()
+        self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
         self._stopping = False
         # Nothing is queued behind the end: it would never be taken.
@@ -81,8 +89,33 @@ class DecisionThread:
         with self._ending:
             self._stopping = True
             self._jobs.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        while self._thread.is_alive() and not self._is_abandoned:
+            self._thread.join(_JOIN_PERIOD)
+
+    def abandon(self, patience: float) -> bool:
+        """Fail all items if the call under way has lasted for ``patience`` seconds; return whether it has.
+
+        The thread cannot be ended. :meth:`stop` does not wait for it any more, so that the process can end.
+        """
+        seconds = self.turn_seconds()
+        if seconds < patience:
+            return False
+        LOG.error("%s has not returned for %.0f s; the scheduler ends without it", self.obstacle(), seconds)
+        with self._ending:
+            self._stopping = self._is_abandoned = True
+        waiting = [job for coalescer in list(self._coalescers.values()) for job in coalescer.clear()]
+        with contextlib.suppress(queue.Empty):
+            while True:
+                waiting.append(self._jobs.get_nowait())
+        for job in [*self._in_hand, *waiting]:
+            if job is not None:
+                _fail(job, errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
+        return True
+
+    def obstacle(self) -> str:
+        """Return what the call under way waits for: the plug-in that it runs, else the database."""
+        plugin_name = plugin.running_in(self._thread)
+        return "The database" if plugin_name is None else f"Plug-in {plugin_name}"
 
     def submit(self, handler: Handler[Item, Result], item: Item, timeout: float = math.inf) -> futures.Future[Result]:
         """Queue an item for a handler; the future is done once the handler has returned.
@@ -154,11 +187,12 @@ class DecisionThread:
             if everything:
                 coalescer.rests = False
             while (turn := coalescer.begin()) is not None:
-                self._turn_began = turn.began
+                self._turn_began, self._in_hand = turn.began, turn.items
                 try:
                     self._work(turn.items)
                 finally:
                     coalescer.end(turn)
+                    self._in_hand = ()
             if coalescer.waiting == 0 and not coalescer.is_resting:
                 del self._coalescers[handler]
         self._turn_began = None
@@ -168,7 +202,7 @@ class DecisionThread:
         now = time.monotonic()
         for job in batch:
             if job.expires < now:
-                job.future.set_exception(errors.Declined("the scheduler was suspended, and the request is too old"))
+                _fail(job, errors.Declined("the scheduler was suspended, and the request is too old"))
         batch = [job for job in batch if job.expires >= now]
         if not batch:
             return
@@ -189,8 +223,8 @@ class DecisionThread:
             results = [RuntimeError(plugin_errors.described(error))] * len(batch)
         for job, result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
-                job.future.set_exception(result)
-            else:
+                _fail(job, result)
+            elif not job.future.done():
                 job.future.set_result(result)
 
     def _run_periodic_tasks(self) -> None:
@@ -199,3 +233,9 @@ class DecisionThread:
                 self._periodic_tasks()
         except BaseException:
             LOG.exception("housekeeping failed; it is tried again")
+
+
+def _fail(job: _Job[Any, Any], error: Exception) -> None:
+    """Raise an error to the caller of a job, unless the job was abandoned."""
+    if not job.future.done():
+        job.future.set_exception(error)

@@ -294,7 +294,7 @@ def test_a_capability_that_json_cannot_hold_is_replaced(ledger: sa.Engine) -> No
     report = world.agent.look()
     report.pools[0].update(odd=float("nan"), nested={"worse": [float("inf"), "\ud800 \0"]})
     world.deliver(report)
-    assert world.hosts.table.names == ["host@backend#p0"]
+    assert world.hosts.table.names == ("host@backend#p0",)
     world.start_scheduler()
     assert world.hosts.table.get("host@backend#p0").capabilities["nested"] == {  # type: ignore[union-attr]
         "worse": ["infinite", "? ?"]

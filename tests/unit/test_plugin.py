@@ -3,7 +3,7 @@
 
 import functools
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from tonnage import plugin
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import validation
 from tonnage.capacity.request import Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.base import Filter, Mask, PoolFilter
@@ -173,3 +174,33 @@ def test_a_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     for failure in ("boom", "boom", "another"):
         log_failure("Mine", failure)
     assert caplog.messages == ["Plug-in Mine failed: boom", "Plug-in Mine failed: another"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pools: pools.names.clear(),
+        lambda pools: pools.zones.__setitem__(0, "south"),
+        lambda pools: pools.capabilities.append({}),
+        lambda pools: pools.capabilities[0].update(media="ssd"),
+        lambda pools: pools.free.fill(1000.0),
+        lambda pools: pools.thin.__setitem__(0, True),
+    ],
+    ids=["names", "zones", "list of capabilities", "capabilities of a pool", "figures", "flags"],
+)
+def test_a_plugin_that_changes_the_table_fails_and_the_table_stays(change: Callable[[PoolTable], object]) -> None:
+    capabilities = validation.validate([{"pool_name": "full", "media": "hdd"}]).pools[0].capabilities
+    pools = PoolTable(
+        [Pool(name="h@b#full", total=10.0, free=1.0, availability_zone="north", capabilities=capabilities)]
+    )
+
+    class Vandal(Filter):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            change(pools)
+            return np.ones(len(pools), dtype=np.bool_)
+
+    before = repr(list(pools))
+    result = FilterChain([Vandal(CONF)]).run(pools, Request("r", 1))
+    assert list(result.failures) == [0]
+    assert repr(list(pools)) == before
+    assert (pools.names, pools.index("h@b#full")) == (("h@b#full",), 0)

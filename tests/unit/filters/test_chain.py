@@ -285,7 +285,7 @@ def test_counts_agree_with_the_explanation(accepted: list[list[int]]) -> None:
     expected = set(range(5)).intersection(*map(set, accepted)) if accepted else set(range(5))
     assert set(np.flatnonzero(result.remaining).tolist()) == expected
     verdicts = chain.explain(pools, REQUEST, result)
-    assert [verdict.pool for verdict in verdicts] == pools.names
+    assert tuple(verdict.pool for verdict in verdicts) == pools.names
     refusal = chain.refusal(pools, REQUEST, result)
     for outcome in refusal.outcomes:
         assert outcome.refused == sum(verdict.filter == outcome.filter for verdict in verdicts)

@@ -239,7 +239,7 @@ def test_rows_are_not_looked_up_by_partial_names() -> None:
     assert table.get("h@b") is None
     assert table.index("p") is None
     table.remove("h@b")
-    assert table.names == ["h@b#p"]
+    assert table.names == ("h@b#p",)
 
 
 def test_names() -> None:

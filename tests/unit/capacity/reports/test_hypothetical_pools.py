@@ -58,8 +58,11 @@ def test_reserves() -> None:
 
 
 def test_lost_pools_and_backends_are_removed() -> None:
-    assert changed(lost=("h@a#1",)).names == ["h@b#1", "h@a#2"]
-    assert changed(lost=("h@a", "h@b#1")).names == []
+    assert changed(lost=("h@a#1",)).names == (
+        "h@b#1",
+        "h@a#2",
+    )
+    assert changed(lost=("h@a", "h@b#1")).names == ()
 
 
 def test_a_pool_is_added() -> None:

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_valid_pool_is_accepted() -> None:
         ratio=2.0,
         thin=True,
         thick=False,
-        capabilities={"volume_backend_name": "ssd"},
+        capabilities=MappingProxyType({"volume_backend_name": "ssd"}),
     )
     checked = of()
     assert not checked.errors

@@ -62,10 +62,10 @@ def test_a_pool_that_vanishes_is_not_chosen_and_keeps_its_counters(world: World)
     assert len(placed) == 2
     report = world.agent.look()
     world.deliver(replace(report, pools=[figures for figures in report.pools if figures["pool_name"] == "p0"]))
-    assert world.hosts.table.names == [f"{BACKEND}#p0"]
+    assert world.hosts.table.names == (f"{BACKEND}#p0",)
     assert world.rows("SELECT present, allocated_capacity_gb FROM pools ORDER BY name") == [(1, 30), (0, 30)]
     world.start_scheduler()
-    assert world.hosts.table.names == [f"{BACKEND}#p0"]
+    assert world.hosts.table.names == (f"{BACKEND}#p0",)
     world.report()
     assert world.hosts.table.get(f"{BACKEND}#p1").allocated == 30  # type: ignore[union-attr]
     world.check()

@@ -44,7 +44,7 @@ def test_a_pool_that_another_scheduler_saw_vanish_is_forgotten(world: World, oth
     report = only_p0(world.agent.look())
     other.deliver(report)
     world.deliver(report)
-    assert world.hosts.table.names == [f"{BACKEND}#p0"]
+    assert world.hosts.table.names == (f"{BACKEND}#p0",)
     world.hosts.update_statuses(world.now + 3600)
     world.report()
     assert len(world.hosts.table) == 2

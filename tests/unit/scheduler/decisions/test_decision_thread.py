@@ -3,11 +3,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+from typing import TypeAlias
 
+import numpy as np
 import pytest
 
 from tests.servers.base import wait_for
 from tonnage.capacity import errors
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.base import Filter, Mask
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 
 
@@ -159,6 +164,67 @@ def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
     assert [future.result(timeout=0) for future in waiting] == list(range(5))
     with pytest.raises(errors.Unavailable, match="stopping"):
         thread.call(lambda items: list(items), 1)
+
+
+class HangingFilter(Filter):
+    """A filter that does not return until it is released."""
+
+    def __init__(self, entered: threading.Event, release: threading.Event) -> None:
+        super().__init__(None)
+        self._wait = blocker(entered, release)
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        self._wait([])
+        return np.ones(len(pools), dtype=np.bool_)
+
+
+@pytest.fixture
+def hanging() -> Iterator[tuple[DecisionThread, futures.Future[None], futures.Future[None]]]:
+    """Yield a thread in a filter that hangs, the future of its request, and that of a request behind it."""
+    entered, release = threading.Event(), threading.Event()
+    plugin = HangingFilter(entered, release)
+    thread = DecisionThread(batch_size=1)
+    thread.start()
+
+    def decide(items: Sequence[Request]) -> list[None]:
+        for request in items:
+            plugin.accepts(PoolTable(), request)
+        return [None] * len(items)
+
+    in_hand, behind = thread.submit(decide, Request("1", 1)), thread.submit(decide, Request("2", 1))
+    assert entered.wait(30)
+    yield thread, in_hand, behind
+    release.set()
+    thread.stop()
+
+
+Hanging: TypeAlias = "tuple[DecisionThread, futures.Future[None], futures.Future[None]]"
+
+
+def test_a_plugin_that_hangs_is_named(hanging: Hanging) -> None:
+    thread, *_ = hanging
+    assert thread.obstacle() == "Plug-in HangingFilter"
+
+
+def test_a_stop_does_not_wait_for_a_plugin_that_hangs(hanging: Hanging, caplog: pytest.LogCaptureFixture) -> None:
+    thread, in_hand, behind = hanging
+    assert thread.abandon(0.0)
+    for future in (in_hand, behind, thread.submit(lambda items: items, 3)):
+        with pytest.raises(errors.Declined, match="is stopping"):
+            future.result(timeout=30)
+    thread.stop()
+    assert "Plug-in HangingFilter has not returned for 0 s; the scheduler ends without it" in caplog.text
+
+
+def test_a_call_that_has_lasted_for_less_than_the_patience_is_waited_for(hanging: Hanging) -> None:
+    thread, in_hand, _ = hanging
+    assert not thread.abandon(3600.0)
+    assert not in_hand.done()
+
+
+def test_a_thread_that_rests_is_not_abandoned(thread: DecisionThread) -> None:
+    assert not thread.abandon(1e-9)
+    assert thread.call(lambda items: items, 5) == 5
 
 
 class Paced:
