@@ -19,7 +19,7 @@ from typing import Protocol
 from tonnage.agent import execution
 from tonnage.agent.backoff import BackOff
 from tonnage.drivers.base import Driver
-from tonnage.rpc.messages import Command, Outcome, Verb
+from tonnage.rpc.messages import REPORT_STEP, Command, Outcome, Verb
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Epoch:
     def __init__(self, number: int) -> None:
         self.number = number
         self._ticks = itertools.count(1)
-        self._reports = itertools.count(1)
+        self._reports = itertools.count(REPORT_STEP, REPORT_STEP)
         self._lock = threading.Lock()
 
     def tick(self) -> int:

@@ -40,7 +40,7 @@ from tonnage.ledger.db import database, schema
 from tonnage.rpc import contract, serialization, transport
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
-from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
+from tonnage.rpc.messages import REPORT_STEP, BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.configuration import plugins, settings
@@ -143,7 +143,7 @@ class Whole:
         )
         self.core.start()
         ledger.run(lambda session: volume_types.create(session, "gold", specs=workload.EXTRA_SPECS) and None)
-        self._seq = itertools.count(1)
+        self._seq = itertools.count(REPORT_STEP, REPORT_STEP)
         self._epochs: dict[str, int] = {}
         self.bytes_per_pool = workload.allocated_bytes(lambda: self.report(workload.reports(pools))) // pools
         gc.freeze()  # as the scheduler's process does

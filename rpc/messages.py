@@ -148,10 +148,16 @@ class Outcome:
     unknown: bool = False
 
 
+#: The numbers of an agent's reports are multiples of this one. A scheduler that applies a report in parts gives each
+#: further part the next number.
+REPORT_STEP = 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendReport:
     """The figures of a backend's pools at one moment.
 
+    ``seq`` is the number of the report within the epoch, a multiple of :data:`REPORT_STEP`.
     ``covers`` is the tick that was taken before the driver collected the figures: they contain each operation that
     ended at a lower tick. ``ended`` are outcomes that may not have arrived yet: without them, the volumes would count
     as provisioned and as in flight. ``pools`` are mappings as drivers report them; the scheduler validates them.

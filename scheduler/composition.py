@@ -135,7 +135,12 @@ class ReportParts:
     """The parts that apply reports and outcomes of agents, and that recover claims without progress."""
 
     def __init__(
-        self, base: Foundation, decisions: DecisionParts, dispatcher: Dispatcher, agents: AgentMessages
+        self,
+        base: Foundation,
+        decisions: DecisionParts,
+        dispatcher: Dispatcher,
+        agents: AgentMessages,
+        thread: DecisionThread,
     ) -> None:
         settings, database, clock = base.settings, base.database, base.clock
         hosts, cache_refresh, extensions = base.hosts, base.cache_refresh, decisions.extensions
@@ -152,6 +157,7 @@ class ReportParts:
             dispatcher,
             self.outcome_handler,
             clock,
+            lambda message: thread.submit(self.report_handler.reports, message),
             self.audit,
             extensions.report_observers,
         )

@@ -102,7 +102,7 @@ class SchedulerManager:
         self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
         self.decisions = DecisionParts(base, rules, self._dispatcher, self._thread, builders)
         self.extensions = self.decisions.extensions
-        parts = ReportParts(base, self.decisions, self._dispatcher, agents)
+        parts = ReportParts(base, self.decisions, self._dispatcher, agents, self._thread)
         self._audit, self._registration = parts.audit, parts.registration
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
         self._notice_handler = parts.notice_handler

@@ -40,8 +40,9 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    Pools in ``unusable`` keep their old figures, and their claims stay contained or
-    uncontained as they are. ``stamps`` are the stamps of the storages, taken before the look; ``storages`` are all
+    Pools in ``unusable`` keep their old figures, and their claims stay contained or uncontained as they are; so do
+    pools in ``postponed``, whose figures the next part of the report has. ``stamps`` are the stamps of the storages,
+    taken before the look; ``storages`` are all
     storages of the backend's pools. ``base`` is the number of the report that ``figures`` were compared with: all other
     pools are unchanged since that report. ``rules`` is the generation of the rules from which the limits were computed.
     ``age`` is the number of seconds between the begin of the look and the sending of the report, by the agent's clock.
@@ -55,6 +56,7 @@ class Report:
     rules: int
     figures: Sequence[PoolFigures]
     unusable: Collection[int] = ()
+    postponed: Collection[int] = ()
     vanished: Collection[int] = ()
     stamps: Mapping[str, int] = field(default_factory=dict)
     storages: Collection[str] = ()
@@ -139,6 +141,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         for report in reports
     ]
     unusable = {pool_id for report in reports for pool_id in report.unusable}
+    unchanged = unusable.union(*(report.postponed for report in reports))
     vanished = {pool_id for report in reports for pool_id in report.vanished}
     waiting = {
         (row[0], row[1])
@@ -147,7 +150,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
             .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
             .distinct()
         )
-        if row[1] not in unusable
+        if row[1] not in unchanged
     }
     written = {pool_id for ids_by_name in ids for pool_id in ids_by_name.values()}
     covered = {pool_id for _, pool_id in waiting}
@@ -163,7 +166,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
                 pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
             )
         )
-        backend_of.update({row[0]: row[1] for row in pool_rows if row[0] not in unusable})
+        backend_of.update({row[0]: row[1] for row in pool_rows if row[0] not in unchanged})
         covered |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
     # If more than capacities has changed, a pool may have left its storage, and the other pools there must stop
@@ -181,15 +184,16 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     of_backend = {report.backend_id: report for report in reports}
     if covered - written:
         _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in covered - written}, on_storage)
-    if vanished:
+    for chunk in dialects.in_chunks(sorted(vanished)):
         session.execute(
             sa.update(pool)
-            .where(pool.id.in_(vanished))
+            .where(pool.id.in_(chunk))
             .values(present=False, generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
     if waiting:
-        _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
+        backend_ids = sorted({backend_id for backend_id, _ in waiting})
+        _contain(session, [of_backend[backend_id] for backend_id in backend_ids], waiting)
         pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     shared_ids = pool_counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | shared_ids)
@@ -238,23 +242,30 @@ def _insert(session: orm.Session, report: Report) -> dict[str, int]:
     names = [figure.name for figure in report.figures if figure.id is None]
     if not names:
         return {}
-    existing_names = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
-    missing = [name for name in names if name not in existing_names]
+    existing_ids = _ids(session, names)
+    missing = [name for name in names if name not in existing_ids]
     if missing:
         session.execute(
             sa.insert(pool),
             [{"backend_id": report.backend_id, "name": name, "generation": 0, "stats": {}} for name in missing],
         )
-    rows = session.execute(sa.select(pool.name, pool.id).where(pool.name.in_(names)))
-    return {row[0]: int(row[1]) for row in rows}
+    return _ids(session, names)
+
+
+def _ids(session: orm.Session, names: Sequence[str]) -> dict[str, int]:
+    """Return the ids of the rows of these pools, by name; pools without a row are left out."""
+    pool = models.Pool
+    selects = (sa.select(pool.name, pool.id).where(pool.name.in_(chunk)) for chunk in dialects.in_chunks(names))
+    return {row[0]: int(row[1]) for select in selects for row in session.execute(select)}
 
 
 def _make_storages(session: orm.Session, storage_ids: Collection[str]) -> None:
     storage = models.Storage
-    existing_names = set(session.scalars(sa.select(storage.name).where(storage.name.in_(storage_ids))))
-    missing = sorted(set(storage_ids) - existing_names)
+    missing = set(storage_ids)
+    for chunk in dialects.in_chunks(sorted(storage_ids)):
+        missing.difference_update(session.scalars(sa.select(storage.name).where(storage.name.in_(chunk))))
     if missing:
-        session.execute(sa.insert(storage), [{"name": name, "stamp": 0} for name in missing])
+        session.execute(sa.insert(storage), [{"name": name, "stamp": 0} for name in sorted(missing)])
 
 
 def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mapping[str, int]]) -> None:
@@ -345,16 +356,20 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
         session.connection().execute(_COVER, rows)
 
 
-def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
-    """Mark the claims that the reports contain; delete released claims that no other pool has to see."""
-    for of_all in (_DROP, _CONTAIN):
-        complete = [_ended(report) for report in reports if not report.unusable]
-        if complete:
-            session.connection().execute(of_all, complete)
+def _contain(session: orm.Session, reports: Sequence[Report], waiting: Collection[tuple[int, int]]) -> None:
+    """Mark the claims that the reports contain; delete released claims that no other pool has to see.
+
+    ``waiting`` are the ids of the backends and pools with claims that the reports may contain: they have their figures.
+    """
+    for statement in (_DROP, _CONTAIN):
+        whole = [_ended(report) for report in reports if not (report.unusable or report.postponed)]
+        if whole:
+            session.connection().execute(statement, whole)
         for report in reports:
-            if report.unusable:
-                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unusable)))
-                session.connection().execute(but_for, _ended(report))
+            if report.unusable or report.postponed:
+                pool_ids = sorted(pool_id for backend_id, pool_id in waiting if backend_id == report.backend_id)
+                for chunk in dialects.in_chunks(pool_ids):
+                    session.connection().execute(statement.where(_CLAIM.c.pool_id.in_(chunk)), _ended(report))
 
 
 def _ended(report: Report) -> dict[str, Any]:
@@ -371,9 +386,12 @@ def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
     if not pool_ids:
         return _Rows({}, {})
     pool = models.Pool
-    rows = session.execute(
-        sa.select(pool.id, pool.generation, *pool_counters.COLUMNS).where(pool.id.in_(pool_ids))
-    ).all()
+    columns = sa.select(pool.id, pool.generation, *pool_counters.COLUMNS)
+    rows = [
+        row
+        for chunk in dialects.in_chunks(sorted(pool_ids))
+        for row in session.execute(columns.where(pool.id.in_(chunk)))
+    ]
     return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: pool_counters.from_row(row[2:]) for row in rows})
 
 

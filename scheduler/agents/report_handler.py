@@ -27,9 +27,19 @@ from tonnage.scheduler.observers.audit_thread import AuditThread
 
 LOG = logging.getLogger(__name__)
 
+#: Most pools with new figures in one transaction. Decisions wait for less than a second, and take their turn between
+#: the parts of a large report.
+PART_SIZE = 2500
+
 
 class ReportHandler:
     """Applies reports, with the outcomes in them, to the ledger and then to the host manager.
+
+    A report with new figures of more than ``part_size`` pools is applied in parts, each like a report of its own with
+    the next number; in the earlier parts the other pools are *postponed*, which means that nothing about them changes.
+    ``put_back`` queues what remains of a report. With 5,000 new pools and a part size of 2,000, report 1024 is applied
+    as 1024 (2,000 pools), 1025 (2,000) and 1026 (1,000); the agent's next report has the number 2048. If the scheduler
+    ends in between, the next report has the rest.
 
     ``observers`` add statements to the transaction, and act after it. ``audit`` compares reports with listings.
     """
@@ -42,8 +52,10 @@ class ReportHandler:
         dispatcher: Dispatcher,
         outcome_handler: OutcomeHandler,
         clock: Callable[[], float],
+        put_back: Callable[[BackendReport], object],
         audit: AuditThread | None = None,
         observers: Sequence[ReportObserver] = (),
+        part_size: int = PART_SIZE,
     ) -> None:
         self._database = database
         self._cache_refresh = cache_refresh
@@ -52,6 +64,8 @@ class ReportHandler:
         self._dispatcher = dispatcher
         self._outcome_handler = outcome_handler
         self._clock = clock
+        self._put_back = put_back
+        self.part_size = part_size
         self._audit = audit
         self.observers = observers
 
@@ -113,7 +127,13 @@ class ReportHandler:
         return {}
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
-        diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
+        """Apply reports in one transaction, as far as it has room. What remains is put back."""
+        diffs: list[ReportDiff] = []
+        size = 0
+        for message, backend in messages:
+            if size < self.part_size:
+                diffs.append(self._hosts.diff_report(backend, message, self.part_size - size))
+                size += len(diffs[-1].report.figures)
         for diff in diffs:
             if diff.unstamped:
                 self._registration.request_stamps(diff.backend.name, diff.unstamped)
@@ -127,23 +147,30 @@ class ReportHandler:
                 raise
             # Another scheduler has just inserted rows of the same pools, or of the same storage for another backend.
             results = self._database.run(self._write, diffs)
-        applied = [(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None]
+        self._take_over([(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None])
+        for message, _ in messages:
+            if message.in_hand:
+                self._dispatcher.renew(message.in_hand)
+        for message, _ in messages[len(diffs) :]:
+            self._put_back(message)
+        rejected = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
+        if rejected and (retried := self._refreshed(rejected)):
+            self._apply_together(retried)
+
+    def _take_over(self, applied: Sequence[tuple[ReportDiff, Applied]]) -> None:
+        """Show decisions the reports that the ledger has applied, and put back what remains of them."""
         counters: Mapping[int, Counters] = {}
         for diff, result in applied:
             self._hosts.apply_report(diff, result, self._clock())
             counters = result.counters
-            if self._audit is not None:
+            if diff.remainder is not None:
+                self._put_back(diff.remainder)
+            elif self._audit is not None:
                 self._audit.report(diff.backend.id, diff.message)
         self._hosts.set_counters(counters)
-        for message, _ in messages:
-            if message.in_hand:
-                self._dispatcher.renew(message.in_hand)
         for observer in self.observers:
             with failures_logged(observer):
                 observer.applied([diff for diff, _ in applied])
-        rejected = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
-        if rejected and (retried := self._refreshed(rejected)):
-            self._apply_together(retried)
 
     def _write(self, session: orm.Session, diffs: Sequence[ReportDiff]) -> list[Applied | None]:
         results = reports.apply(session, [diff.report for diff in diffs])

@@ -291,9 +291,9 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         self.reset(changed)
         return is_back or is_other or bool(changed)
 
-    def diff_report(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
-        """Validate a report and compare it with the cache, which does not change."""
-        return self._differ.diff(backend, message)
+    def diff_report(self, backend: BackendEntry, message: BackendReport, limit: int) -> ReportDiff:
+        """Validate at most ``limit`` new figures of a report, and compare it with the cache, which does not change."""
+        return self._differ.diff(backend, message, limit)
 
     def apply_report(self, diff: ReportDiff, applied: reports.Applied, now: float) -> None:
         """Take over a report that this scheduler has applied to the ledger."""

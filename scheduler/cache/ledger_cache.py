@@ -11,6 +11,9 @@ from tonnage.ledger.locks.pool_counters import Counters
 
 LOG = logging.getLogger(__name__)
 
+#: Most pools that have a line each in the log when they are no longer reported.
+_FIRST = 3
+
 
 class CachedBackend(Protocol):
     """The part of a backend that shows whether the ledger has another state; a row of the ledger has it too."""
@@ -151,8 +154,12 @@ class LedgerCache(abc.ABC, Generic[Backend, Pool]):
     def forget_pools(self, names: Iterable[str]) -> None:
         """Place nothing more in these pools, which are no longer reported. The ledger keeps its counters of them."""
         names = list(names)
+        if len(names) > _FIRST:
+            text = "%d pools are no longer reported, and nothing is placed there; the first are %s"
+            LOG.warning(text, len(names), ", ".join(names[:_FIRST]))
         for name in names:
-            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
+            if len(names) <= _FIRST:
+                LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
             self._names.pop(self.entries.pop(name).id, None)
         self._hide_pools(names)
 

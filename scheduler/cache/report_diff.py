@@ -2,9 +2,9 @@
 """The comparison of a report with the cache: faults of the report, new figures, and the rows to be written."""
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pool_stats import PoolStats
@@ -13,14 +13,30 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.locks.pool_counters import Counters
-from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import REPORT_STEP, BackendReport
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.backend_state import BackendEntry, PoolEntry
 
 LOG = logging.getLogger(__name__)
 
+#: Most remarks about a report that have a line each in the log.
+_FIRST = 3
+
 #: An age in seconds at which no figures may be used any more.
 _AGES = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPart(BackendReport):
+    """A report whose first ``pools_read`` pools were read with its earlier parts. It has a number of its own."""
+
+    pools_read: int
+
+    @classmethod
+    def after(cls, message: BackendReport, pools_read: int) -> Self:
+        """Return the part that follows on the one in which ``pools_read`` pools had been read, without outcomes."""
+        values = {field.name: getattr(message, field.name) for field in fields(BackendReport)}
+        return cls(**values | {"seq": message.seq + 1, "ended": [], "in_hand": []}, pools_read=pools_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +45,8 @@ class ReportDiff:
 
     ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
     cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
-    that other backends share and for which the report carries no stamp.
+    that other backends share and for which the report carries no stamp. ``remainder`` is the next part of the report,
+    None if this one is the last.
     """
 
     backend: BackendEntry
@@ -39,6 +56,7 @@ class ReportDiff:
     vanished: Collection[str]
     report: reports.Report
     unstamped: Collection[str] = ()
+    remainder: ReportPart | None = None
 
 
 class ReportDiffer:
@@ -61,41 +79,54 @@ class ReportDiffer:
         self._calculation = calculation
         self._rules = rules
 
-    def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
-        """Validate a report and find its changes. Only the record of the messages about the backend changes."""
+    def diff(self, backend: BackendEntry, message: BackendReport, limit: int) -> ReportDiff:
+        """Validate a report and find its changes. Only the record of the messages about the backend changes.
+
+        At most ``limit`` pools with new figures are read; the others are left for the next part of the report.
+        """
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
         named: dict[str, Mapping[str, Any]] = {}
-        reported = set()
-        for pool in message.pools:
+        remarks: list[tuple[str, str, object]] = []
+        reported, postponed = set(), set()
+        remainder: ReportPart | None = None
+        pools_read = message.pools_read if isinstance(message, ReportPart) else 0
+        for number, pool in enumerate(message.pools):
             short = pool.get("pool_name")
             name = pool_name(backend.name, str(short))
             reported.add(name)
             entry = self._entries.get(name)
             if isinstance(short, str) and named.setdefault(name, pool) is not pool:
-                self._warn_once(backend, name, "pool_name", f"pool {name} is reported twice; the first one counts")
+                remarks.append((name, "pool_name", f"pool {name} is reported twice; the first one counts"))
             elif entry is not None and entry.raw == pool:
                 stats[name], raw[name] = entry.stats, entry.raw
-            else:
+            elif number < pools_read:
+                continue  # an earlier part found that it is unusable
+            elif len(fresh) < limit:
                 fresh.append(pool)
+            else:
+                postponed.add(name)
+                remainder = remainder or ReportPart.after(message, number)
         checked = validation.validate(fresh)
-        for remark in checked.remarks:
-            # A driver that reports allocated does so for every pool.
-            self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
-        for error in checked.errors:
-            self._warn_once(backend, error.pool, error.field, error)
+        # A driver that reports allocated does so for every pool.
+        remarks += [
+            ("" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
+            for remark in checked.remarks
+        ]
+        remarks += [(error.pool, error.field, error) for error in checked.errors]
+        _warn(backend, remarks)
         valid = [pool_name(backend.name, pool_stats.name) for pool_stats in checked.pools]
         stats.update(zip(valid, checked.pools, strict=True))
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {pool_stats.storage_id for pool_stats in stats.values() if pool_stats.storage_id is not None}
         unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
         pools_without_stamp = [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]
-        self._log_unstamped(backend, {name: str(stats[name].storage_id) for name in pools_without_stamp}, message.seq)
+        self._log_unstamped(backend, {name: str(stats[name].storage_id) for name in pools_without_stamp}, message)
         for name in pools_without_stamp:
             del stats[name], raw[name]
-        bad = reported - stats.keys()
-        gone = backend.pools - stats.keys() - bad
+        bad = reported - stats.keys() - postponed
+        gone = backend.pools - stats.keys() - bad - postponed
         return ReportDiff(
             backend=backend,
             message=message,
@@ -111,12 +142,14 @@ class ReportDiffer:
                 rules=self._rules,
                 figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),
                 unusable=[self._entries[name].id for name in bad if name in self._entries],
+                postponed=[self._entries[name].id for name in postponed if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
                 storages=storages - unstamped,
                 age=_age(message),
             ),
             unstamped=unstamped,
+            remainder=remainder,
         )
 
     def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
@@ -125,33 +158,25 @@ class ReportDiffer:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
-    def _log_unstamped(self, backend: BackendEntry, storages: Mapping[str, str], seq: int) -> None:
-        """Log the pools for whose storages the report ``seq`` has no stamp.
+    def _log_unstamped(self, backend: BackendEntry, storages: Mapping[str, str], message: BackendReport) -> None:
+        """Log the pools for whose storages the report has no stamp.
 
         The first report of a backend may come before its agent knows that it shares a storage, so the log of
         administrators has only pools of a further report.
         """
+        is_part = isinstance(message, ReportPart)
+        seq = message.seq - message.seq % REPORT_STEP if is_part else message.seq
         first_reports = {name: min(backend.unstamped.get(name, seq), seq) for name in storages}
-        backend.unstamped = first_reports
-        for name, first in first_reports.items():
-            if first < seq:
-                self._warn_once(
-                    backend,
-                    name,
-                    "storage_id",
-                    f"pool {name} shares the storage {storages[name]} with another backend, and its reports do not say "
-                    "which volumes of that backend they contain (they have no stamp); its figures are left out until a "
-                    "report does: restart its agent if this lasts",
-                )
-            else:
-                LOG.debug("Backend %s: the report has no stamp of the storage of pool %s", backend.name, name)
-
-    @staticmethod
-    def _warn_once(backend: BackendEntry, pool: str, field: str, message: object) -> None:
-        """Warn of a pool's field once, even if the field has another wrong value in the next report."""
-        if (pool, field) not in backend.warned:
-            backend.warned.add((pool, field))
-            LOG.warning("Backend %s: %s", backend.name, message)
+        backend.unstamped = {**(backend.unstamped if is_part else {}), **first_reports}
+        lasting = [name for name, first in first_reports.items() if first < seq]
+        for name in first_reports.keys() - lasting:
+            LOG.debug("Backend %s: the report has no stamp of the storage of pool %s", backend.name, name)
+        text = (
+            "pool {} shares the storage {} with another backend, and its reports do not say which volumes of that "
+            "backend they contain (they have no stamp); its figures are left out until a report does: restart its "
+            "agent if this lasts"
+        )
+        _warn(backend, [(name, "storage_id", text.format(name, storages[name])) for name in lasting])
 
     def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
         """Return the pools whose figures or ratio have changed."""
@@ -164,6 +189,24 @@ class ReportDiffer:
                 changed.append((name, pool_stats, raw[name], entry, ratio))
         names, new, reported, entries, ratios = zip(*changed, strict=True) if changed else ((),) * 5
         return pool_figures.Changes(names=names, stats=new, raw=reported, entries=entries, ratios=ratios)
+
+
+def _warn(backend: BackendEntry, remarks: Sequence[tuple[str, str, object]]) -> None:
+    """Log remarks on fields of pools, in one line if there are many.
+
+    A remark is logged once, even if the field has another wrong value in the next report.
+    """
+    new = []
+    for pool, field, remark in remarks:
+        if (pool, field) not in backend.warned:
+            backend.warned.add((pool, field))
+            new.append(str(remark))
+    if len(new) > _FIRST:
+        text = "Backend %s: %d new remarks about its report, of which the first are: %s"
+        LOG.warning(text, backend.name, len(new), "; ".join(new[:_FIRST]))
+        return
+    for remark in new:
+        LOG.warning("Backend %s: %s", backend.name, remark)
 
 
 def _age(message: BackendReport) -> float:

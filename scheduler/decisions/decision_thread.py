@@ -103,7 +103,9 @@ class DecisionThread:
         LOG.error("%s has not returned for %.0f s; the scheduler ends without it", self.obstacle(), seconds)
         with self._ending:
             self._stopping = self._is_abandoned = True
-        waiting = [job for coalescer in list(self._coalescers.values()) for job in coalescer.clear()]
+        waiting: list[_Job[Any, Any] | None] = [
+            job for coalescer in list(self._coalescers.values()) for job in coalescer.clear()
+        ]
         with contextlib.suppress(queue.Empty):
             while True:
                 waiting.append(self._jobs.get_nowait())

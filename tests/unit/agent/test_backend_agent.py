@@ -17,7 +17,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
 from tonnage.rpc import contract, messages, serialization, transport
-from tonnage.rpc.messages import NoticeCode, Verb
+from tonnage.rpc.messages import REPORT_STEP, NoticeCode, Verb
 from tonnage.rpc.transport import Peer, Transport
 
 Make = Callable[..., BackendAgent]
@@ -42,7 +42,7 @@ def test_it_sends_a_hello_then_a_listing_then_reports(agent: BackendAgent, sched
     assert (hello.backend, hello.availability_zone, hello.driver) == (BACKEND, "nova", "gated")
     listing, report = scheduler.listings[0], scheduler.reports[0]
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
-    assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
+    assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, REPORT_STEP)
     assert report.covers > listing.tick
     assert listing.audit_snapshots == []
     agent.list_now()
@@ -243,7 +243,7 @@ def test_a_report_that_began_before_an_operation_ended_does_not_claim_to_contain
     assert early.covers < outcome.end_tick
     assert late.pools[0]["provisioned_capacity_gb"] == 2
     assert late.covers > outcome.end_tick
-    assert [report.seq for report in scheduler.reports[:3]] == [1, 2, 3]
+    assert [report.seq // REPORT_STEP for report in scheduler.reports[:3]] == [1, 2, 3]
 
 
 def test_many_endings_share_few_reports_and_the_last_report_contains_all(
@@ -676,9 +676,9 @@ def test_a_superseded_agent_stops_with_a_message(
 def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Scheduler) -> None:
     make(polling_interval=0.05).start()
     # The bus keeps no order, nor do the threads that it wakes.
-    eventually(lambda: {1, 2, 3} <= {report.seq for report in scheduler.reports})
+    eventually(lambda: {1, 2, 3} <= {report.seq // REPORT_STEP for report in scheduler.reports})
     reports = sorted(scheduler.reports, key=lambda report: report.seq)
-    assert [report.seq for report in reports[:3]] == [1, 2, 3]
+    assert [report.seq // REPORT_STEP for report in reports[:3]] == [1, 2, 3]
     covers = [report.covers for report in reports]
     assert covers == sorted(set(covers))
 
@@ -743,7 +743,7 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
         f"Backend {BACKEND} could not report: CancelledError: late",
         f"Backend {BACKEND} reports again",
     ]
-    assert [report.seq for report in scheduler.reports][:1] == [25], "each failure and each notice of it has a number"
+    assert scheduler.reports[0].seq == 25 * REPORT_STEP, "each failure and each notice of it has a number"
 
 
 def test_schedulers_are_told_why_no_report_comes(

@@ -13,7 +13,7 @@ from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors
-from tonnage.rpc.messages import Command, Outcome, Source, Verb
+from tonnage.rpc.messages import REPORT_STEP, Command, Outcome, Source, Verb
 
 
 class Ends(queue.Queue[Outcome]):
@@ -375,7 +375,8 @@ def test_operations_are_brief_until_one_has_taken_long(
 def test_ticks_are_given_once_and_reports_take_them_too() -> None:
     epoch = Epoch(3)
     assert epoch.number == 3
-    assert [epoch.tick(), epoch.begin_report(), epoch.tick(), epoch.begin_report()] == [1, (1, 2), 3, (2, 4)]
+    assert [epoch.tick(), epoch.begin_report()] == [1, (REPORT_STEP, 2)]
+    assert [epoch.tick(), epoch.begin_report()] == [3, (2 * REPORT_STEP, 4)]
 
 
 def test_many_threads_never_get_the_same_tick_and_later_reports_cover_more() -> None:

@@ -12,6 +12,7 @@ from tonnage.agent.operations import Epoch, Operations
 from tonnage.agent.snapshots import StorageSnapshots
 from tonnage.capacity import errors
 from tonnage.rpc import messages
+from tonnage.rpc.messages import REPORT_STEP
 
 
 class StampSource:
@@ -55,7 +56,10 @@ def test_a_report_has_the_figures_and_its_place_in_the_epoch(snapshots: StorageS
     epoch = Epoch(1)
     driver.volumes["v"] = 2
     first, second = snapshots.report(epoch), snapshots.report(epoch)
-    assert [(report.epoch, report.seq, report.covers) for report in (first, second)] == [(1, 1, 1), (1, 2, 2)]
+    assert [(report.epoch, report.seq, report.covers) for report in (first, second)] == [
+        (1, REPORT_STEP, 1),
+        (1, 2 * REPORT_STEP, 2),
+    ]
     assert first.pools[0]["provisioned_capacity_gb"] == 2
     assert first.backend == driver.backend
 

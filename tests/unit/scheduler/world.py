@@ -24,6 +24,7 @@ from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import (
+    REPORT_STEP,
     Answer,
     BackendReport,
     Command,
@@ -37,7 +38,7 @@ from tonnage.rpc.messages import (
 )
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
 from tonnage.scheduler.agents.registration import Registration
-from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.agents.report_handler import PART_SIZE, ReportHandler
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
@@ -128,7 +129,7 @@ class Agent:
     def look(self) -> BackendReport:
         """Take a report now; when it is delivered is another matter."""
         covers = self.next_tick()
-        self.seq += 1
+        self.seq += REPORT_STEP
         return BackendReport(
             backend=BACKEND,
             epoch=self.epoch,
@@ -200,6 +201,9 @@ class World:
     # The scheduler's side of the wire: what it casts arrives at once or, if ``lossy``, never.
     lossy = False
 
+    #: Most pools with new figures in one transaction.
+    part_size = PART_SIZE
+
     def run(self, backend: str, command: Command) -> None:
         assert backend == BACKEND
         if not self.lossy:
@@ -223,6 +227,7 @@ class World:
         self.listing_requests: list[str] = []
         self.report_requests: list[str] = []
         self.waiting: list[str] = []
+        self.parts: list[BackendReport] = []
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
@@ -245,7 +250,9 @@ class World:
             self.dispatcher,
             self.outcome_handler,
             lambda: self.now,
+            self.parts.append,
             self.audit,
+            part_size=self.part_size,
         )
         self.refresh()
 
@@ -317,6 +324,12 @@ class World:
                 self.outcome_handler.outcomes([message])
             else:
                 self.report_handler.reports([message])
+                self.deliver_parts()
+
+    def deliver_parts(self) -> None:
+        """Apply what remains of the reports that were applied in part."""
+        while self.parts:
+            self.report_handler.reports([self.parts.pop(0)])
 
     def report(self) -> None:
         self.deliver(self.agent.look())

@@ -11,6 +11,8 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import auto_ratio
 from tonnage.rpc.messages import Answer, BackendReport, Hello, Outcome
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cache.host_manager import HostManager
 
 
 @pytest.fixture
@@ -229,3 +231,163 @@ def test_an_auto_ratio_stays_as_it_was_worked_out_until_the_next_report(world: W
     world.deliver(changed(figures(), "p1", free_capacity_gb=0))
     assert world.hosts.table.get(name).ratio == 1 + 12 / (20 - 15 + 1)  # type: ignore[union-attr]
     assert world.rows(f"SELECT ratio FROM pools WHERE name = '{name}'") == [(3.0,)]
+
+
+class LargeWorld(World):
+    """A backend with seven pools, whose reports are applied in parts of at most three."""
+
+    part_size = 3
+
+    def deliver_parts(self) -> None:
+        """Wait: the test decides when the next part has its turn."""
+
+    def next_part(self) -> None:
+        self.report_handler.reports([self.parts.pop(0)])
+
+
+@pytest.fixture
+def large() -> LargeWorld:
+    return LargeWorld({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(7)}).started()
+
+
+def totals(world: World) -> dict[str, float]:
+    """Return the total capacity of each pool in the cache, which has to be that in the ledger."""
+    cached = {
+        name.rpartition("#")[2]: world.hosts.table.row(row).total for row, name in enumerate(world.hosts.table.names)
+    }
+    rows = dict(world.rows("SELECT name, total_capacity_gb FROM pools WHERE present ORDER BY name"))
+    assert {name.rpartition("#")[2]: total for name, total in rows.items()} == cached
+    return dict(sorted(cached.items()))
+
+
+def resized(world: World, total: int) -> BackendReport:
+    report = world.agent.look()
+    return replace(report, pools=[{**pool, "total_capacity_gb": total} for pool in report.pools])
+
+
+def test_a_large_report_is_applied_in_parts_and_decisions_take_their_turn_between_them(large: LargeWorld) -> None:
+    assert list(totals(large)) == ["p0", "p1", "p2"]
+    answer = place(large, 5)
+    assert answer.pool in {f"{BACKEND}#p{number}" for number in range(3)}
+    large.next_part()
+    assert len(totals(large)) == 6
+    large.next_part()
+    assert len(totals(large)) == 7
+    assert large.parts == []
+
+
+def test_changed_figures_of_a_large_report_are_applied_in_parts(large: LargeWorld) -> None:
+    while large.parts:
+        large.next_part()
+    large.deliver(resized(large, 30))
+    assert list(totals(large).values()) == [30.0] * 3 + [20.0] * 4
+    large.next_part()
+    large.next_part()
+    assert set(totals(large).values()) == {30.0}
+    assert large.parts == []
+
+
+def test_claims_in_pools_of_a_later_part_stay_in_flight_until_it_is_applied(large: LargeWorld) -> None:
+    while large.parts:
+        large.next_part()
+    answers = [place(large, 15) for _ in range(7)]
+    assert {answer.pool for answer in answers} == set(large.hosts.table.names)
+    for _ in answers:
+        outcome = large.agent.work()
+        assert outcome is not None
+        large.deliver(outcome)
+    in_flight = []
+    large.deliver(resized(large, 40))
+    while large.parts:
+        in_flight.append([row[0] for row in large.rows("SELECT in_flight_gb FROM pools ORDER BY name")])
+        large.next_part()
+    assert in_flight == [[0] * 3 + [15] * 4, [0] * 6 + [15]]
+    assert set(large.rows("SELECT in_flight_gb FROM pools")) == {(0,)}
+
+
+def test_a_newer_report_replaces_what_remains_of_an_older_one(large: LargeWorld) -> None:
+    large.deliver(resized(large, 30))
+    first, second = large.parts
+    large.parts.clear()
+    large.deliver(resized(large, 50))
+    large.report_handler.reports([first])
+    large.report_handler.reports([second])
+    while large.parts:
+        large.next_part()
+    assert totals(large) == dict.fromkeys([f"p{number}" for number in range(7)], 50.0)
+
+
+def test_the_rest_of_a_report_comes_with_the_next_one_if_the_scheduler_ends(large: LargeWorld) -> None:
+    large.start_scheduler()
+    assert len(totals(large)) == 3
+    assert large.parts == []
+    large.report()
+    while large.parts:
+        large.next_part()
+    assert len(totals(large)) == 7
+
+
+def test_another_scheduler_reads_each_part(large: LargeWorld) -> None:
+    """Each part has a number of its own, so that the cache of another scheduler is outdated after each."""
+    cache = HostManager(20.0, large.calculation, 60.0)
+    refresh = CacheRefresh(cache, lambda: large.now)
+    while large.parts:
+        large.next_part()
+    large.deliver(resized(large, 30))
+    for _ in range(3):
+        with large.database.reading() as session:
+            refresh.refresh(session)
+        assert {name: cache.table.row(row).total for row, name in enumerate(cache.table.names)} == {
+            f"{BACKEND}#{name}": total for name, total in totals(large).items()
+        }
+        if large.parts:
+            large.next_part()
+
+
+def test_unusable_pools_are_read_once_and_the_report_comes_to_its_end(
+    large: LargeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    while large.parts:
+        large.next_part()
+    report = resized(large, 30)
+    large.deliver(
+        replace(report, pools=[{**pool, "total_capacity_gb": "many"} for pool in report.pools[:6]] + report.pools[6:])
+    )
+    for _ in range(2):
+        large.next_part()
+    assert large.parts == []
+    assert list(totals(large).values()) == [20.0] * 6 + [30.0]
+
+
+def test_pools_of_a_later_part_have_not_vanished(large: LargeWorld) -> None:
+    while large.parts:
+        large.next_part()
+    report = resized(large, 30)
+    large.deliver(replace(report, pools=report.pools[1:]))
+    assert list(totals(large)) == [f"p{number}" for number in range(1, 7)]
+    while large.parts:
+        large.next_part()
+    assert totals(large) == dict.fromkeys([f"p{number}" for number in range(1, 7)], 30.0)
+
+
+def test_a_transaction_has_the_parts_of_several_reports_as_far_as_it_has_room(world: World) -> None:
+    assert world.part_size > 1
+    world.report_handler.part_size = 1
+    first = changed(world.agent.look(), "p0", total_capacity_gb=30)
+    world.report_handler.reports([first])
+    assert world.parts == []
+    assert world.rows("SELECT total_capacity_gb FROM pools ORDER BY name") == [(30.0,), (20.0,)]
+
+
+def test_many_remarks_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    pools = {f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(50)}
+    world = World(pools).started()
+    report = world.agent.look()
+    caplog.clear()
+    world.deliver(replace(report, pools=[{**pool, "free_capacity_gb": "much"} for pool in report.pools]))
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "50 new remarks about its report, of which the first are" in line
+    assert line.count("free_capacity_gb is 'much'") == 3
+    world.deliver(replace(world.agent.look(), pools=[]))
+    [_, line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "50 pools are no longer reported" in line

@@ -27,7 +27,7 @@ def entry(world: World) -> BackendEntry:
 def diff(world: World, *pools: dict[str, Any], ratio: float = 20.0, **values: Any) -> ReportDiff:
     differ = ReportDiffer(world.hosts.table, world.hosts.entries, ratio, world.calculation, 7)
     report = BackendReport(**{"backend": BACKEND, "epoch": 1, "seq": 9, "covers": 30, "pools": list(pools)} | values)
-    return differ.diff(entry(world), report)
+    return differ.diff(entry(world), report, 100)
 
 
 def reported(world: World, name: str = "p0", **values: Any) -> dict[str, Any]:

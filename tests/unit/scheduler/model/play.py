@@ -40,6 +40,7 @@ from tonnage.rpc.messages import (
     SetBackendState,
     UnmanageVolume,
 )
+from tonnage.scheduler.agents.report_handler import PART_SIZE
 from tonnage.scheduler.requests.placement_requests import Move
 
 #: Volume types, with what they ask for.
@@ -77,7 +78,8 @@ class Play:
         #: Final answers: how to ask again at a scheduler, the answer, and the time.
         self.asked: list[tuple[Callable[[Scheduler], Any], Any, float]] = []
         pools = self._pools()
-        self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self)
+        part_size = (PART_SIZE, 1, 2)[seed % 3]
+        self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self, part_size)
         self.scheduler = self.world.schedulers[0]
         for name, specs in TYPES.items():
             self.world.schedulers[0].core.database.run(

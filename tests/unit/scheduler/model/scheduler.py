@@ -16,6 +16,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.clients.command_sender import AgentMessages
+from tonnage.scheduler.agents.report_handler import PART_SIZE
 from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor
 from tonnage.scheduler.periodic.sweep import Sweep
 
@@ -82,6 +83,7 @@ class Scheduler:
         clock: Callable[[], float],
         interruptions: Interruptions | None = None,
         attempts: int = 3,
+        part_size: int = PART_SIZE,
     ) -> None:
         filters = [CapabilitiesFilter, CapacityFilter, SameBackendFilter, DifferentBackendFilter]
         database = WatchedDatabase(engine, calculation, interruptions)
@@ -98,6 +100,7 @@ class Scheduler:
         self.clock = clock
         self.thread = Turns()
         self.core = managers.manager(database, agents, settings, filters, clock=clock, thread=self.thread)
+        self.core._report_handler.part_size = part_size
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
         self.core.load()
 

@@ -18,6 +18,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, SharedStorages, StampQuery
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.agents.report_handler import PART_SIZE
 
 #: Columns that hold times of the database's clock, which cannot be turned.
 _TIMES = (
@@ -54,12 +55,15 @@ class World:
         schedulers: int = 1,
         engine: sa.Engine | None = None,
         interruptions: Interruptions | None = None,
+        part_size: int = PART_SIZE,
     ) -> None:
         self.engine = engine or ledgers.in_memory(self)
         ledger_schema.create(self.engine)
         self.calculation = calculation
         self.pools = pools
         self.interruptions = interruptions
+        #: Most pools whose new figures a scheduler applies at a time. What remains of a report waits for its next turn.
+        self.part_size = part_size
         self.now = 0.0
         self.numbers = itertools.count()
         self.bus: list[Letter] = []
@@ -81,7 +85,15 @@ class World:
         self.schedulers[number] = self._scheduler(self.schedulers[number].host)
 
     def _scheduler(self, host: str) -> Scheduler:
-        return Scheduler(host, self.engine, self.calculation, self, lambda: self.now, self.interruptions)
+        return Scheduler(
+            host,
+            self.engine,
+            self.calculation,
+            self,
+            lambda: self.now,
+            self.interruptions,
+            part_size=self.part_size,
+        )
 
     # What schedulers tell agents.
 
@@ -257,7 +269,8 @@ class World:
                 while agent is not None and agent.workers.tasks:
                     agent.work(Fate())
         for scheduler in self.schedulers:
-            scheduler.thread.turn()
+            while scheduler.thread.jobs:
+                scheduler.thread.turn()
 
     def _unsettled(self) -> Sequence[tuple[Any, ...]]:
         waiting = self.rows("SELECT id, verb, state, volume_id FROM claims WHERE state IN ('pending', 'abandoned')")
