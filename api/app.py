@@ -74,7 +74,9 @@ def build(
     )
     app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
-    context = ResourceContext(database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit))
+    context = ResourceContext(
+        database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit), conf.service_down_time
+    )
     parts = all_parts(conf, context)
     faults.install(app, {error: status for part in parts for error, status in part.statuses.items()})
     for part in parts:

@@ -44,6 +44,15 @@ FLAGS = ("thin", "thick")
 SHOWN = ("total_used_capacity_gb", "cinder_used_capacity_gb")
 
 
+#: The capability by which a driver reports that its storage cannot be used: ``up`` or ``down``, as in Cinder.
+BACKEND_STATE = "backend_state"
+
+
+def is_reported_down(state: object) -> bool:
+    """Return whether the value of :data:`BACKEND_STATE` in a report is ``down``."""
+    return isinstance(state, str) and state.strip().lower() == "down"
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """A warning about a valid pool. ``code`` is a stable word that does not depend on the values."""

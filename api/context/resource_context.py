@@ -21,13 +21,17 @@ from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 @dataclass(frozen=True, slots=True)
 class ResourceContext:
-    """Objects that all resources share. Safe to use from many threads."""
+    """Objects that all resources share. Safe to use from many threads.
+
+    A backend counts as down after ``down_time`` seconds without a report.
+    """
 
     database: Database
     scheduler: SchedulerClient
     policy: Policy
     bodies: BodyReader
     paginator: Paginator
+    down_time: float
 
     def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
         """Return a volume that the user can see, if the policy rule allows the call.

@@ -18,6 +18,7 @@ from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.catalog.managed_volumes import Manageable
 from tonnage.ledger.catalog.refusals import RefusalCount
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
+from tonnage.ledger.inventory.drains import DrainProgress
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 from tonnage.ledger.locks import backend_notices, heartbeats
 
@@ -191,8 +192,18 @@ class ServiceView:
     down_time: int
     cinder_names: bool
 
-    def service(self, row: heartbeats.ServiceRow, req: Request) -> service_bodies.Service:
-        """Return a scheduler or a backend."""
+    def service(
+        self,
+        row: heartbeats.ServiceRow,
+        req: Request,
+        drain: DrainProgress | None = None,
+        *,
+        is_reported_down: bool = False,
+    ) -> service_bodies.Service:
+        """Return a scheduler or a backend, with the progress of its drain if it is draining.
+
+        ``is_reported_down`` is whether its driver reports that its storage is down.
+        """
         state = "up" if row.up(self.down_time) else "down"
         view = service_bodies.Service(
             binary=self._binary(row),
@@ -208,10 +219,12 @@ class ServiceView:
         if row.binary == heartbeats.AGENT:
             view.replication_status, view.active_backend_id, view.frozen = "disabled", None, False
             if req.at_least(microversions.BACKEND_STATE):
-                view.backend_state = state
+                view.backend_state = "down" if is_reported_down else state
             if req.at_least(microversions.OWN_KEYS):
-                view.draining = row.draining
-                view.state_reason = backend_notices.state_reason(row.silence, row.notice, self.down_time)
+                view.draining, view.drain = row.draining, None if drain is None else _drain(drain)
+                view.state_reason = backend_notices.state_reason(
+                    row.silence, row.notice, self.down_time, is_reported_down=is_reported_down
+                )
         return view
 
     def host(self, row: heartbeats.ServiceRow) -> service_bodies.HostDetail:
@@ -227,6 +240,12 @@ class ServiceView:
 
     def _binary(self, row: heartbeats.ServiceRow) -> str:
         return service_bodies.CINDER_NAMES[row.binary] if self.cinder_names else row.binary
+
+
+def _drain(drain: DrainProgress) -> service_bodies.Drain:
+    return service_bodies.Drain(
+        volumes=drain.volumes, moving=drain.moving, cannot_move=drain.stuck, reasons=list(drain.reasons)
+    )
 
 
 def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.Usage:
@@ -274,6 +293,8 @@ def volume_decisions(
         volume_type=decisions.volume_type,
         pool=decisions.pool,
         reason=decisions.reason,
+        waits_for=decisions.waits_for,
+        drain=decisions.drain,
         provisioning=decisions.provisioning,
         request_id=decisions.request_id,
         requested_zone=decisions.requested_zone,
@@ -298,6 +319,7 @@ def _claim(row: ClaimFigures) -> response_bodies.ClaimOfVolume:
         request_id=row.request_id,
         contained=row.contained,
         created_at=time(row.created_at),
+        waits_for=row.waits_for,
     )
 
 

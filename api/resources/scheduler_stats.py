@@ -210,7 +210,7 @@ class Why:
         identity = req.context.identity
         self._context.policy.require(identity, policies.WHY)
         with self._context.database.reading() as session:
-            decisions = volume_decisions.find(session, _WHY.read(req)["volume"])
+            decisions = volume_decisions.find(session, _WHY.read(req)["volume"], self._context.down_time)
         explanation = unexplained = None
         try:
             if (repeated := self._reader.repeat(decisions, identity)) is not None:

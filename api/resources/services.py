@@ -16,6 +16,7 @@ from tonnage.api.http.list_query import Query
 from tonnage.api.schemas import service_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volumes
+from tonnage.ledger.inventory import capacity_figures, drains
 from tonnage.ledger.locks import heartbeats
 from tonnage.rpc import contract
 from tonnage.rpc.messages import BackendState, SetBackendState
@@ -43,9 +44,11 @@ class Services:
         binary, host = service_bodies.own_name(parameters.get("binary", "")), parameters.get("host")
         with self._context.database.reading() as session:
             rows = heartbeats.load(session)
+            progress = drains.load(session) if req.at_least(microversions.OWN_KEYS) else {}
+            down = capacity_figures.reported_down(session) if req.at_least(microversions.BACKEND_STATE) else set()
         resp.media = service_bodies.Services(
             [
-                self._view.service(row, req)
+                self._view.service(row, req, progress.get(row.host), is_reported_down=row.host in down)
                 for row in rows
                 if host in (None, row.host, row.host.partition("@")[0]) and binary in ("", row.binary)
             ]

@@ -20,6 +20,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
+from tonnage.ledger.inventory import volume_figures
 from tonnage.rpc import contract
 from tonnage.rpc.clients.call_batcher import CallBatcher
 from tonnage.rpc.messages import CreateGroup, DeleteVolume
@@ -187,8 +188,24 @@ class Volume:
         )
         groups.require_free(volume, "deleted")
         request = DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id)
-        self._context.scheduler.call(contract.DELETE_VOLUME, request)
+        try:
+            self._context.scheduler.call(contract.DELETE_VOLUME, request)
+        except errors.Conflict as error:
+            if (cause := self._waits_for(req, volume.id)) is None:
+                raise
+            raise errors.Conflict(f"{error.message}; {cause}") from None
         resp.status = falcon.HTTP_202
+
+    def _waits_for(self, req: Request, volume_id: str) -> str | None:
+        """Return the backend that an operation on the volume waits for in vain, None if there is none."""
+        context = self._context
+        with context.database.reading() as session:
+            text = volume_figures.first_wait(volume_figures.claims_of(session, volume_id, context.down_time))
+        if text is None:
+            return None
+        if context.policy.allows(req.context.identity, policies.FAILURE_DETAILS):
+            return f"its operation waits for {text}"
+        return "its operation waits for storage that does not answer at present; an administrator can see which"
 
 
 class Metadata:

@@ -204,7 +204,10 @@ class LedgerRows(Struct):
 
 
 class ClaimOfVolume(Struct, kw_only=True):
-    """A claim of a volume. It is in flight until a report contains it (``contained``)."""
+    """A claim of a volume. It is in flight until a report contains it (``contained``).
+
+    ``waits_for`` names the backend that has not answered it and is down or in doubt, null otherwise.
+    """
 
     id: str
     verb: str
@@ -215,13 +218,16 @@ class ClaimOfVolume(Struct, kw_only=True):
     request_id: str
     contained: bool
     created_at: str | None
+    waits_for: str | None
 
 
 class VolumeDecisions(Struct, kw_only=True):
     """The request for a volume, its claims and refusals, and the explanation of the same request now.
 
     ``reason`` is one sentence. A refused request has only its refusals. ``explanation`` is null if
-    the request cannot be explained, for the reason in ``unexplained``.
+    the request cannot be explained, for the reason in ``unexplained``. ``waits_for`` names the backend that the pending
+    operation waits for, if that is down or in doubt, with the ways out. ``drain`` tells whether the volume can leave
+    its backend, if that is draining.
     """
 
     volume_id: str
@@ -233,6 +239,8 @@ class VolumeDecisions(Struct, kw_only=True):
     volume_type: str | None
     pool: str | None
     reason: str
+    waits_for: str | None
+    drain: str | None
     provisioning: str | None
     request_id: str
     requested_zone: str | None

@@ -118,11 +118,23 @@ class ServiceReason(ReasonedChange, kw_only=True):
             raise ValueError("disabled_reason is missing: say why, or use disable")
 
 
+class Drain(Struct, kw_only=True):
+    """The progress of a drain: the volumes that are still on the backend, that move now, and that cannot at present.
+
+    ``reasons`` are those of the first volumes that cannot move.
+    """
+
+    volumes: int
+    moving: int
+    cannot_move: int
+    reasons: list[str]
+
+
 class Service(Struct, kw_only=True):
     """A scheduler or a backend. Backends have the keys about replication too.
 
-    ``draining`` and ``state_reason`` are shown since 3.72. ``state_reason`` tells why a backend is down, or why volumes
-    go to others first; null if nothing does.
+    ``draining``, ``drain`` and ``state_reason`` are shown since 3.72. ``state_reason`` tells why a backend is down, or
+    why volumes go to others first; null if nothing does. ``drain`` is null unless the backend is draining.
     """
 
     binary: str
@@ -138,6 +150,7 @@ class Service(Struct, kw_only=True):
     active_backend_id: str | UnsetType | None = UNSET
     frozen: bool | UnsetType = UNSET
     draining: bool | UnsetType = UNSET
+    drain: Drain | UnsetType | None = UNSET
     state_reason: str | UnsetType | None = UNSET
 
 

@@ -8,14 +8,17 @@ list of its pools under ``pools``. A backend without that list is its own pool.
 from collections.abc import Mapping
 from typing import Any
 
+from tonnage.capacity.pool_stats import BACKEND_STATE
+
 #: Cinder's name for the only pool of a backend that has no ``volume_backend_name`` either.
 DEFAULT_POOL = "_pool0"
 
 #: The fields of the backend that a pool inherits if its own are missing or empty.
 _INHERITED = ("volume_backend_name", "storage_protocol", "vendor_name", "driver_version")
 
-#: The fields of the backend that a pool inherits only if it has none of that name: a null function is none.
-_FUNCTIONS = ("filter_function", "goodness_function")
+#: The fields of the backend that a pool inherits only if it has none of that name: a null function is none. Cinder's
+#: scheduler ignores the state of a backend with a list of pools.
+_DEFAULTS = ("filter_function", "goodness_function", BACKEND_STATE)
 
 
 def pools_of(report: object) -> Any:
@@ -43,7 +46,7 @@ def _completed(pool: Mapping[str, Any], backend: Mapping[str, Any]) -> dict[str,
     for key in _INHERITED:
         if not completed.get(key) and backend.get(key):
             completed[key] = backend[key]
-    for key in _FUNCTIONS:
+    for key in _DEFAULTS:
         if key in backend:
             completed.setdefault(key, backend[key])
     return completed

@@ -2,7 +2,10 @@
 """``tonnage-manage backend``: the states of backends and their removal, also without a running API."""
 
 import argparse
+import sys
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -12,6 +15,20 @@ from tonnage.cli.rest import connection_arguments
 
 #: Maximum length of the reason for disabling a backend, the same as in the ledger and the API.
 _MAX_REASON_LENGTH = 255
+
+#: The exit status of ``backend remove`` for a backend that is not down yet.
+_NOT_DOWN = 3
+
+#: Seconds by which ``backend remove --wait`` looks later than the backend is down.
+_MARGIN = 0.1
+
+#: The headings of the columns about drains, in a table with a backend that is draining.
+_DRAINS = {
+    "volumes_left": "volumes left",
+    "moving": "moving",
+    "cannot_move": "cannot move",
+    "drain_reasons": "because",
+}
 
 
 class List(base_commands.Lister):
@@ -28,6 +45,12 @@ class List(base_commands.Lister):
         Column("silence_s", attrgetter("silence_s"), "silence s"),
         Column("availability_zone", attrgetter("availability_zone"), "availability zone"),
         Column("epoch", attrgetter("epoch"), "epoch"),
+        Column("volumes_left", attrgetter("volumes_left")),
+        Column("moving", attrgetter("moving")),
+        Column("cannot_move", attrgetter("cannot_move")),
+        Column(
+            "drain_reasons", attrgetter("drain_reasons"), text=lambda row: "; ".join(row.drain_reasons or ()), width=60
+        ),
     )
     empty = "No agent has introduced a backend yet"
     has_json = True
@@ -40,7 +63,10 @@ class List(base_commands.Lister):
         """Return the columns and the backends."""
         from tonnage.cli.rest import ledger_rows
 
-        return self.columns, ledger_rows.read(self.conf, parsed_args, "backends")
+        rows = ledger_rows.read(self.conf, parsed_args, "backends")
+        if all(row.volumes_left is None for row in rows):
+            return self.columns, rows
+        return [replace(column, heading=_DRAINS.get(column.key, column.heading)) for column in self.columns], rows
 
 
 class _Backend(base_commands.Command):
@@ -97,9 +123,16 @@ class Drain(_WithReason):
 
 
 class Remove(base_commands.Command):
-    """Forget a backend, or one of its pools, whose storage never comes back."""
+    """Forget a backend, or one of its pools, whose storage never comes back.
+
+    Its agent has to be stopped first.
+    """
 
     options = base_commands.LEDGER
+    exit_statuses = (
+        "Exit status: 0 once it is removed, 1 after an error, 2 for a wrong command line, 3 while the backend is not "
+        "down yet."
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the name of the backend or pool and the confirmation."""
@@ -112,6 +145,7 @@ class Remove(base_commands.Command):
             required=True,
             help="say that the volumes there are given up: they are put in error",
         )
+        parser.add_argument("--wait", action="store_true", help="wait until the backend is down")
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Remove the backend."""
@@ -120,7 +154,16 @@ class Remove(base_commands.Command):
 
         ledger = ledger_access.connect(self.conf)
         name = parsed_args.name
-        removed = ledger.run(backend_removal.remove_backend, name, self.conf.service_down_time)
+        while True:
+            try:
+                removed = ledger.run(backend_removal.remove_backend, name, self.conf.service_down_time)
+                break
+            except backend_removal.StillUp as error:
+                if not parsed_args.wait:
+                    print(f"tonnage-manage: {error.message}; --wait waits for that", file=sys.stderr)
+                    return _NOT_DOWN
+                print(f"Its backend is down in {error.seconds:.0f} s, unless it reports again", flush=True)
+                time.sleep(error.seconds + _MARGIN)
         target = (
             f"Pool {name} is removed"
             if "#" in name

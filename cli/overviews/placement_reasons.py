@@ -49,6 +49,8 @@ COLUMNS: Sequence[Column] = (
     Column("volume_type", lambda row: row.decisions.volume_type),
     Column("pool", lambda row: row.decisions.pool),
     Column("reason", lambda row: row.decisions.reason, width=90),
+    Column("waits_for", lambda row: row.decisions.waits_for, width=90),
+    Column("drain", lambda row: row.decisions.drain, width=90),
     Column("provisioning", lambda row: row.decisions.provisioning),
     Column("request_id", lambda row: row.decisions.request_id),
     Column("requested_zone", lambda row: row.decisions.requested_zone),
@@ -161,7 +163,7 @@ class Why(base_commands.ShowOne):
         url = connection_arguments.ledger_url(self.conf, parsed_args.url)
         if url is None:
             with ledger_access.connect(self.conf).reading() as session:
-                decisions = volume_decisions.find(session, parsed_args.volume)
+                decisions = volume_decisions.find(session, parsed_args.volume, self.conf.service_down_time)
             answer = _ask_again(self.conf, parsed_args, decisions)
         else:
             decisions, answer = _ask_api(url, parsed_args)
@@ -169,8 +171,9 @@ class Why(base_commands.ShowOne):
         now = answer.explanation
         verdicts = [] if now is None else explanations.rows(now)
         most = parsed_args.rows or None
+        claims = decisions.claims
         parts = (
-            Part("claims", "Claims", volumes.CLAIMS, decisions.claims, "none", most),
+            Part("claims", "Claims", volumes.with_waits(volumes.CLAIMS, claims), claims, "none", most),
             Part("refusals", "Refusals", refused_requests.COLUMNS, decisions.refusals, "none recorded", most),
             Part(
                 "pools",

@@ -66,7 +66,7 @@ class Pool(base_commands.ShowOne):
         ]
         most = parsed_args.rows or None
         parts = (
-            Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),
+            Part("claims", "Claims in flight", volumes.with_waits(volumes.CLAIMS, claims), claims, "none", most),
             Part("volumes", "Volumes", volumes.VOLUMES, in_pool, "none", most),
             Part("refusals", "Refusals whose nearest pool it was", refused_requests.COLUMNS, refused, "none", most),
             Part("findings", "Findings about its reports", _FINDINGS, findings, "none", most),

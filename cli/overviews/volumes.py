@@ -3,6 +3,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +22,7 @@ VOLUMES: Sequence[Column] = (
     Column("provisioning", attrgetter("provisioning")),
     Column("status_reason", attrgetter("status_reason")),
     Column("created_at", attrgetter("created_at")),
+    Column("waits_for", attrgetter("waits_for"), width=60),
 )
 
 _TYPES: Sequence[Column] = (
@@ -42,7 +44,15 @@ CLAIMS: Sequence[Column] = (
     Column("request_id", attrgetter("request_id"), "request"),
     Column("created_at", attrgetter("created_at")),
     Column("age_seconds", lambda row: table_columns.whole(row.age), "age", lambda row: table_columns.age(row.age)),
+    Column("waits_for", attrgetter("waits_for"), width=60),
 )
+
+
+def with_waits(columns: Sequence[Column], rows: Sequence[Any]) -> Sequence[Column]:
+    """Return the columns of a table of volumes or claims: with the backends that they wait for, if there are any."""
+    if all(row.waits_for is None for row in rows):
+        return columns
+    return [replace(column, heading="waits for") if column.key == "waits_for" else column for column in columns]
 
 
 class Volumes(base_commands.Lister):
@@ -76,7 +86,8 @@ class Volumes(base_commands.Lister):
             "pool": parsed_args.pool,
             "volume_type": parsed_args.type,
         }
-        return VOLUMES, ledger_rows.read(self.conf, parsed_args, "volumes", **filters)
+        rows = ledger_rows.read(self.conf, parsed_args, "volumes", **filters)
+        return with_waits(VOLUMES, rows), rows
 
 
 class Types(base_commands.Lister):
@@ -120,4 +131,5 @@ class Claims(base_commands.Lister):
         """Return the columns and the claims."""
         from tonnage.cli.rest import ledger_rows
 
-        return CLAIMS, ledger_rows.read(self.conf, parsed_args, "claims")
+        rows = ledger_rows.read(self.conf, parsed_args, "claims")
+        return with_waits(CLAIMS, rows), rows

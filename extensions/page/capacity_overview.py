@@ -17,7 +17,7 @@ from tonnage.api.http.cached_answers import text_of_time
 from tonnage.capacity import arithmetic, elementwise, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pool_stats import PoolStats, StatsColumns
+from tonnage.capacity.pool_stats import BACKEND_STATE, PoolStats, StatsColumns, is_reported_down
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
@@ -86,7 +86,7 @@ def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: 
     pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id, forecasts) if rows else []
     is_partition = (~np.isnan(stats.storage_free)).tolist()
     backend_views = _backends(by_id.values(), pools, down_time)
-    problem_list = problems.load(session, pools, backend_views)
+    problem_list = problems.load(session, pools, backend_views, down_time)
     return Overview(
         pools=pools,
         backends=backend_views,
@@ -117,6 +117,8 @@ class _State:
 def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str | None]:
     """Return the state of a pool and its reason."""
     word, reason = _backend_word(backend, down_time)
+    if word != "down" and is_reported_down(row.stats.get(BACKEND_STATE)):
+        return "down", "its driver reports backend_state down"
     if word == "up" and reason is None and row.figures_age is not None:
         return word, "the last report of the backend has no usable figures of this pool"
     return word, reason

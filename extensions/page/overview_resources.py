@@ -165,7 +165,7 @@ class Pool:
             if pool.storage_id is not None and candidate.storage_id == pool.storage_id and candidate.name != name
         ]
         with self._context.database.reading(patient=False) as session:
-            detail = _detail(session, pool, sharing)
+            detail = _detail(session, pool, sharing, self._context.down_time)
         send(req, resp, detail)
 
 
@@ -230,7 +230,7 @@ def _number(parameters: Any, name: str, default: int) -> int:
     return int(text)
 
 
-def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str]) -> bodies.PoolDetail:
+def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str], down_time: float) -> bodies.PoolDetail:
     volume_filter = volume_figures.VolumeFilter(pool=pool.name)
     return bodies.PoolDetail(
         pool=pool,
@@ -260,7 +260,7 @@ def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str])
                 request_id=row.request_id,
                 created_at=text_of_time(row.created_at) or "",
             )
-            for row in volume_figures.claims_in_flight(session, pool.name)
+            for row in volume_figures.claims_in_flight(session, pool.name, down_time)
         ],
         findings=[
             bodies.PoolFinding(

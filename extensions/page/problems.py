@@ -10,8 +10,8 @@ from tonnage.extensions.page.overview_bodies import BackendOverview, PoolOvervie
 from tonnage.extensions.page.severity import Severity
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RefusalFilter
-from tonnage.ledger.inventory import volume_figures
-from tonnage.ledger.inventory.volume_figures import VolumeFilter
+from tonnage.ledger.inventory import drains, volume_figures
+from tonnage.ledger.inventory.drains import DrainProgress
 
 #: Most subjects of one problem; the command shows all.
 _MAX_SUBJECTS = 5
@@ -29,13 +29,18 @@ _BACKENDS = ("tonnage", "backends")
 _DAY_SECONDS = 86400.0
 
 
-def load(session: orm.Session, pools: Sequence[PoolOverview], backends: Sequence[BackendOverview]) -> list[Problem]:
-    """Return the problems of all pools and backends, and those that the ledger shows, by one session."""
+def load(
+    session: orm.Session, pools: Sequence[PoolOverview], backends: Sequence[BackendOverview], down_time: float
+) -> list[Problem]:
+    """Return the problems of all pools and backends, and those that the ledger shows, by one session.
+
+    A backend is down after ``down_time`` seconds of silence.
+    """
     return [
         *_of_backends(backends),
         *_of_pools(pools),
-        *_drains(session, backends),
-        *_claims(session),
+        *_drains(session),
+        *_claims(session, down_time),
         *_refusals(session),
         *_soon(pools),
     ]
@@ -102,25 +107,30 @@ def _gib(capacity: float | str) -> str:
     return f"{float(capacity):,.2f}".rstrip("0").rstrip(".") + " GiB"
 
 
-def _drains(session: orm.Session, backends: Sequence[BackendOverview]) -> Iterable[Problem]:
+def _drains(session: orm.Session) -> Iterable[Problem]:
     """Yield the backends that are drained and still have volumes."""
-    counts = {
-        backend.name: volume_figures.count(session, VolumeFilter(pool=backend.name))
-        for backend in backends
-        if backend.state == "draining"
-    }
     waiting = [
-        ProblemSubject(name=name, text=f"{number:,} volume{'' if number == 1 else 's'} to move")
-        for name, number in counts.items()
-        if number
+        ProblemSubject(name=name, text=_drain_text(drain))
+        for name, drain in drains.load(session).items()
+        if drain.volumes
     ]
     return _problem("drains_waiting", waiting, *_BACKENDS)
 
 
-def _claims(session: orm.Session) -> Iterable[Problem]:
+def _drain_text(drain: DrainProgress) -> str:
+    """Return the volumes that are to move, and the first reason if some cannot."""
+    text = f"{drain.volumes:,} volume{'' if drain.volumes == 1 else 's'} to move"
+    return f"{text}; {drain.stuck:,} cannot: {drain.reasons[0]}" if drain.reasons else text
+
+
+def _claims(session: orm.Session, down_time: float) -> Iterable[Problem]:
     waiting = [
-        ProblemSubject(name=claim.volume_id, text=f"{claim.verb} in {claim.pool}", volume_id=claim.volume_id)
-        for claim in volume_figures.open_claims(session, least_age=WAITING_SECONDS)
+        ProblemSubject(
+            name=claim.volume_id,
+            text=f"{claim.verb} in {claim.pool}" + (f", waits for {claim.waits_for}" if claim.waits_for else ""),
+            volume_id=claim.volume_id,
+        )
+        for claim in volume_figures.open_claims(session, down_time, least_age=WAITING_SECONDS)
     ]
     return _problem("claims_waiting", waiting, "tonnage", "claims")
 

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RefusalFilter
-from tonnage.ledger.inventory import volume_figures
+from tonnage.ledger.inventory import drains, volume_figures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
@@ -61,6 +61,7 @@ class VolumeDecisions:
     claims: Sequence[ClaimFigures] = ()
     refusals: Sequence[models.Refusal] = ()
     request_body: Mapping[str, Any] | None = None
+    drain: str | None = None
     of_cinder: bool = False
 
     @property
@@ -79,9 +80,16 @@ class VolumeDecisions:
         tried = f", after {', '.join(self.attempted_pools)} failed to create it" if self.attempted_pools else ""
         return f"{done}{tried}"
 
+    @property
+    def waits_for(self) -> str | None:
+        """The backend that the volume's operation waits for, see :class:`ClaimFigures`; None if it waits for none."""
+        return volume_figures.first_wait(self.claims)
 
-def find(session: orm.Session, name: str) -> VolumeDecisions:
+
+def find(session: orm.Session, name: str, down_time: float) -> VolumeDecisions:
     """Return the decisions on a volume, by its id or its name, or on a request, by its id.
+
+    A backend is down after ``down_time`` seconds of silence.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a name
     that several volumes have.
@@ -104,7 +112,8 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             attempted_pools=volume.attempted_pools,
             source_volume_id=volume.source_volume_id,
             created_at=volume.created_at,
-            claims=volume_figures.claims_of(session, volume.id),
+            drain=_drain(volume),
+            claims=volume_figures.claims_of(session, volume.id, down_time),
             refusals=refusals.load(session, RefusalFilter(volume_id=volume.id), _MOST_REFUSALS),
             request_body=refusals.create_body(
                 size_gb=volume.size_gb,
@@ -114,7 +123,7 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
                 source_volume_id=volume.source_volume_id,
             ),
         )
-    if claims := volume_figures.claims_of(session, name):
+    if claims := volume_figures.claims_of(session, name, down_time):
         # A volume of another system: the ledger has its claims.
         live = [claim for claim in claims if claim.state in pool_counters.LIVE]
         refused = refusals.load(session, RefusalFilter(volume_id=name), _MOST_REFUSALS)
@@ -143,6 +152,14 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
         f"{name} could not be found: there is no volume with this id or name, and no recorded refusal of a request "
         "with this id; the ledger does not keep deleted volumes"
     )
+
+
+def _drain(volume: models.Volume) -> str | None:
+    """Return whether a volume on a draining backend can leave it; None if its backend is not draining."""
+    if volume.pool is None or not volume.pool.backend.draining:
+        return None
+    name, reason = volume.pool.backend.name, drains.reason(volume)
+    return f"backend {name} is draining, and the volume " + ("is to leave it" if reason is None else f"stays: {reason}")
 
 
 def _volume(session: orm.Session, name: str) -> models.Volume | None:

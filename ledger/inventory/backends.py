@@ -12,6 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.inventory import drains
 from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, scheduling_rules
 from tonnage.ledger.locks.backend_notices import Notice
 from tonnage.ledger.models import claim_verbs
@@ -387,6 +388,7 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
         .values(generation=models.Pool.generation + 1)
         .execution_options(synchronize_session=False)
     )
+    drains.forget(session, backend.id)
     return _backends(session, models.Backend.id == backend.id)[0]
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from oslo_utils import strutils
 from sqlalchemy import orm
 
+from tonnage.capacity.pool_stats import BACKEND_STATE, is_reported_down
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import backends
@@ -152,6 +153,21 @@ def thin_pools(session: orm.Session) -> set[str]:
     pool = models.Pool
     flags = session.execute(sa.select(pool.name, pool.stats["thin_provisioning_support"].as_string()))
     return {name for name, flag in flags if flag is not None and strutils.bool_from_string(flag)}
+
+
+def reported_down(session: orm.Session) -> set[str]:
+    """Return the names of the backends whose driver reports each of their pools as down."""
+    pool, backend_model = models.Pool, models.Backend
+    rows = session.execute(
+        sa.select(backend_model.name, pool.stats[BACKEND_STATE].as_string())
+        .join(backend_model, backend_model.id == pool.backend_id)
+        .where(pool.present.is_(True))
+        .distinct()
+    )
+    states: dict[str, list[bool]] = {}
+    for name, state in rows:
+        states.setdefault(name, []).append(is_reported_down(state))
+    return {name for name, are_down in states.items() if all(are_down)}
 
 
 def number_of_pools(session: orm.Session, *, backend: str | None = None) -> int:

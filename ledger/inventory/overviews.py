@@ -16,7 +16,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import type_conversion
 from tonnage.capacity.pools.pool import backend_of, short_name
-from tonnage.ledger.inventory import audit_findings, backends, capacity_figures, names, volume_figures
+from tonnage.ledger.inventory import audit_findings, backends, capacity_figures, drains, names, volume_figures
 from tonnage.ledger.inventory.capacity_figures import PoolFigures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures, TypeFigures, VolumeFigures
 from tonnage.ledger.locks import backend_notices
@@ -44,7 +44,8 @@ class BackendState(NamedTuple):
     """A backend: the state that an operator has set, with its reason, and whether it is up.
 
     ``problem`` is the reason why it is down or in doubt, None if it is not. ``allocated_gb`` is the sum over its pools,
-    ``silence_s`` the number of seconds since its last report.
+    ``silence_s`` the number of seconds since its last report. While it drains, ``volumes_left`` is the number of its
+    volumes, of which ``moving`` move and ``cannot_move`` cannot, the first of them for the ``drain_reasons``.
     """
 
     name: str
@@ -56,6 +57,10 @@ class BackendState(NamedTuple):
     silence_s: float | None
     availability_zone: str
     epoch: int
+    volumes_left: int | None
+    moving: int | None
+    cannot_move: int | None
+    drain_reasons: list[str] | None
 
 
 class PoolFinding(NamedTuple):
@@ -117,17 +122,22 @@ def _backends(session: orm.Session, filters: Mapping[str, str], down_time: float
     allocated: Counter[int] = Counter()
     for pool in backends.load_pools(session):
         allocated[pool.backend_id] += pool.counters.allocated
+    progress, down = drains.load(session), capacity_figures.reported_down(session)
     return [
         BackendState(
             name=row.name,
             state="draining" if row.draining else "enabled" if row.enabled else "disabled",
             reason=row.disabled_reason,
             up=capacity_figures.is_up(row.silence, down_time),
-            problem=backend_notices.state_reason(row.silence, row.notice, down_time),
+            problem=backend_notices.state_reason(row.silence, row.notice, down_time, is_reported_down=row.name in down),
             allocated_gb=allocated[row.id],
             silence_s=None if row.silence is None else round(row.silence, 1),
             availability_zone=row.availability_zone,
             epoch=row.epoch,
+            volumes_left=None if (drain := progress.get(row.name)) is None else drain.volumes,
+            moving=None if drain is None else drain.moving,
+            cannot_move=None if drain is None else drain.stuck,
+            drain_reasons=None if drain is None else list(drain.reasons),
         )
         for row in backends.load_backends(session)
     ]
@@ -154,7 +164,9 @@ def _volumes(session: orm.Session, filters: Mapping[str, str], down_time: float)
         names.require_pool_or_backend(session, pool)
     if (volume_type := filters.get("volume_type")) is not None:
         names.require_type(session, volume_type)
-    return volume_figures.volumes(session, volume_figures.VolumeFilter(**filters))
+    waits = volume_figures.waits(session, down_time)
+    volumes = volume_figures.volumes(session, volume_figures.VolumeFilter(**filters))
+    return (volume._replace(waits_for=waits.get(volume.id)) for volume in volumes)
 
 
 def _types(session: orm.Session, filters: Mapping[str, str], down_time: float) -> list[TypeFigures]:
@@ -163,8 +175,8 @@ def _types(session: orm.Session, filters: Mapping[str, str], down_time: float) -
 
 def _claims(session: orm.Session, filters: Mapping[str, str], down_time: float) -> list[ClaimFigures]:
     if (pool := filters.get("pool")) is not None:
-        return volume_figures.claims_in_flight(session, pool)
-    return volume_figures.open_claims(session)
+        return volume_figures.claims_in_flight(session, pool, down_time)
+    return volume_figures.open_claims(session, down_time)
 
 
 def _findings(session: orm.Session, filters: Mapping[str, str], down_time: float) -> list[PoolFinding]:

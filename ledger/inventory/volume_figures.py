@@ -2,7 +2,7 @@
 """Volumes, volume types and open claims for overviews: plain columns, without the objects of a decision."""
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
+from tonnage.ledger.locks import backend_notices, pool_counters
 
 #: States of claims whose operation has not ended.
 OPEN = ("pending", "abandoned")
@@ -19,7 +20,10 @@ _CHUNK = 1000
 
 
 class VolumeFigures(NamedTuple):
-    """One volume. ``pool`` and ``volume_type`` are names, None if it has none."""
+    """One volume. ``pool`` and ``volume_type`` are names, None if it has none.
+
+    ``waits_for`` is as in :class:`ClaimFigures`; None also if it was not asked for.
+    """
 
     id: str
     name: str | None
@@ -31,6 +35,7 @@ class VolumeFigures(NamedTuple):
     provisioning: str | None
     status_reason: str | None
     created_at: datetime.datetime
+    waits_for: str | None = None
 
 
 class TypeFigures(NamedTuple):
@@ -47,6 +52,8 @@ class ClaimFigures(NamedTuple):
     """A claim. ``physical_gb`` is the part of ``size_gb`` that uses space at once.
 
     ``age`` is the number of seconds since it was made. It is in flight until a report contains it (``contained``).
+    ``waits_for`` is the backend that has not answered the pending claim and is down or in doubt, with the ways out;
+    None if the claim is not pending, or its backend reports.
     """
 
     id: str
@@ -60,6 +67,7 @@ class ClaimFigures(NamedTuple):
     contained: bool
     created_at: datetime.datetime
     age: float
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +101,7 @@ def volumes(
         .order_by(*([volume.size_gb.desc()] if largest_first else []), volume.created_at, volume.id)
     )
     for row in session.execute(statement.execution_options(yield_per=_CHUNK)):
-        yield VolumeFigures._make(row)
+        yield VolumeFigures(*row)
 
 
 def count(session: orm.Session, volume_filter: VolumeFilter) -> int:
@@ -153,41 +161,65 @@ def types(session: orm.Session) -> list[TypeFigures]:
     return [TypeFigures(*row[:3], int(row[3]), int(row[4])) for row in session.execute(statement)]
 
 
-def open_claims(session: orm.Session, *, least_age: float = 0.0) -> list[ClaimFigures]:
-    """Return the claims whose operation has not ended and that are ``least_age`` seconds old, the oldest first."""
+def open_claims(session: orm.Session, down_time: float, *, least_age: float = 0.0) -> list[ClaimFigures]:
+    """Return the claims whose operation has not ended and that are ``least_age`` seconds old, the oldest first.
+
+    A backend is down after ``down_time`` seconds of silence, also in the functions below.
+    """
     conditions: list[sa.ColumnElement[bool]] = [models.Claim.state.in_(OPEN)]
     if least_age > 0:
         now = session.execute(sa.select(models.utcnow())).scalar_one()
         conditions.append(models.Claim.created_at <= now - datetime.timedelta(seconds=least_age))
-    return _claims(session, *conditions)
+    return _claims(session, down_time, *conditions)
 
 
-def claims_in_flight(session: orm.Session, pool: str) -> list[ClaimFigures]:
+def claims_in_flight(session: orm.Session, pool: str, down_time: float) -> list[ClaimFigures]:
     """Return the claims on a pool that its figures do not contain or whose operation has not ended, oldest first."""
     claim = models.Claim
-    return _claims(session, models.Pool.name == pool, sa.or_(claim.contained.is_(False), claim.state.in_(OPEN)))
+    is_in_flight = sa.or_(claim.contained.is_(False), claim.state.in_(OPEN))
+    return _claims(session, down_time, models.Pool.name == pool, is_in_flight)
 
 
-def claims_of(session: orm.Session, volume_id: str) -> list[ClaimFigures]:
+def claims_of(session: orm.Session, volume_id: str, down_time: float) -> list[ClaimFigures]:
     """Return the claims of a volume, the oldest first."""
-    return _claims(session, models.Claim.volume_id == volume_id)
+    return _claims(session, down_time, models.Claim.volume_id == volume_id)
 
 
-def _claims(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> list[ClaimFigures]:
-    claim, pool = models.Claim, models.Pool
+def waits(session: orm.Session, down_time: float) -> dict[str, str]:
+    """Return the backends that operations wait for, see :class:`ClaimFigures`, by the ids of the volumes."""
+    claims = _claims(session, down_time, models.Claim.state == pool_counters.PENDING)
+    return {claim.volume_id: claim.waits_for for claim in claims if claim.waits_for is not None}
+
+
+def first_wait(claims: Iterable[ClaimFigures]) -> str | None:
+    """Return the backend that the first of these claims waits for that waits for one, None if none does."""
+    return next((claim.waits_for for claim in claims if claim.waits_for is not None), None)
+
+
+def _claims(session: orm.Session, down_time: float, *conditions: sa.ColumnElement[bool]) -> list[ClaimFigures]:
+    claim, pool, backend = models.Claim, models.Pool, models.Backend
     statement = (
         sa.select(
             *(claim.id, claim.volume_id, claim.verb, claim.state, pool.name),
             *(claim.size_gb, claim.physical_gb, claim.request_id, claim.contained),
-            *(claim.created_at, models.utcnow()),
+            *(claim.created_at, models.utcnow(), backend),
         )
         .join(pool, pool.id == claim.pool_id)
+        .join(backend, backend.id == claim.backend_id)
         .where(*conditions)
         .order_by(claim.created_at, claim.id)
     )
-    return [_claim(row) for row in session.execute(statement)]
+    return [_claim(row, down_time) for row in session.execute(statement)]
 
 
-def _claim(row: Any) -> ClaimFigures:
-    *figures, created_at, now = row
-    return ClaimFigures._make((*figures, created_at, models.age(now, created_at)))
+def _claim(row: Any, down_time: float) -> ClaimFigures:
+    *figures, created_at, now, backend = row
+    claim = ClaimFigures._make((*figures, created_at, models.age(now, created_at), None))
+    silence = models.silence(now, backend.last_report_at, observed=backend.observed)
+    reason = backend_notices.state_reason(silence, backend_notices.of_backend(backend), down_time)
+    if claim.state != pool_counters.PENDING or reason is None:
+        return claim
+    return claim._replace(
+        waits_for=f"backend {backend.name} ({reason}): start its agent; if it never comes back, 'tonnage-manage "
+        f"backend remove {backend.name} --volumes-are-lost' gives its volumes up"
+    )

@@ -49,13 +49,17 @@ def of_columns(code: str | None, text: str | None, at: datetime.datetime | None)
     return None if code is None or at is None else Notice(code, text or "", at)
 
 
-def state_reason(silence: float | None, notice: Notice | None, down_time: float) -> str | None:
+def state_reason(
+    silence: float | None, notice: Notice | None, down_time: float, *, is_reported_down: bool = False
+) -> str | None:
     """Return why a backend is down, or may be down soon; None for a backend that reports.
 
     ``silence`` is the number of seconds since its last report, None if there was none. It is down after ``down_time``
-    seconds.
+    seconds, or if its driver reports so.
     """
     reasons = [] if notice is None else [notice.sentence]
+    if is_reported_down:
+        reasons.append("its driver reports backend_state down")
     if silence is None:
         reasons.insert(0, "it has never reported")
     elif silence > down_time:

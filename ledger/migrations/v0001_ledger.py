@@ -406,6 +406,7 @@ def upgrade() -> None:
         sa.Column("request_id", exact_text(64), nullable=False),
         sa.Column("source_volume_id", Uuid, nullable=True),
         sa.Column("migration_status", exact_text(32), nullable=True),
+        sa.Column("drain_refusal", exact_text(), nullable=True),
         sa.Column("group_id", Uuid, nullable=True),
         sa.Column("created_at", Timestamp, nullable=False),
         sa.Column("updated_at", Timestamp, nullable=True),

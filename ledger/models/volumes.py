@@ -16,7 +16,8 @@ class Volume(Base):
     """A volume. ``size_gb`` is the size in the ledger; ``status_reason`` is the reason of an error.
 
     ``attempted_pools`` are the pools that have failed to create it. ``migration_status`` is the result of its last
-    migration.
+    migration. ``drain_refusal`` is the reason why no other pool took it from its draining backend; null if none was
+    asked, or before the drain.
     """
 
     __tablename__ = "volumes"
@@ -41,6 +42,7 @@ class Volume(Base):
     request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
     migration_status: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
+    drain_refusal: orm.Mapped[str | None] = orm.mapped_column(exact_text())
     group_id: orm.Mapped[str | None] = orm.mapped_column(Uuid, index=True)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())

@@ -17,6 +17,14 @@ from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 
 
+class StillUp(errors.Conflict):
+    """A backend is not down yet, and will be in ``seconds`` unless it reports again."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Removed:
     """The pools that were removed, and the volumes that were on them, which are now in error."""
@@ -30,17 +38,18 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
 
     The volumes stay, in error, with the reason. Schedulers drop the rows from their caches when they next read them. If
     the agent returns, it starts with a new backend or pool, and the volumes on the storage are orphans. Raises
-    :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` for a backend that has
-    reported within the last ``down_time`` seconds.
+    :class:`~tonnage.capacity.errors.NotFound`, and :class:`StillUp` for a backend that has reported within the last
+    ``down_time`` seconds.
     """
     backend_name, _, pool_name = name.partition("#")
     row = backends.find(session, backend_name)
     if row is None:
         raise errors.NotFound(f"backend {backend_name} could not be found")
     if row.silence is not None and row.silence <= down_time:
-        raise errors.Conflict(
+        raise StillUp(
             f"backend {backend_name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
-            f"(service_down_time = {down_time:g} s); to move its volumes elsewhere, drain it"
+            f"(service_down_time = {down_time:g} s); to move its volumes elsewhere, drain it",
+            down_time - row.silence,
         )
     pool, claim = models.Pool, models.Claim
     of_order = [pool.backend_id == row.id, *([pool.name == name] if pool_name else [])]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pool_stats import BACKEND_STATE, is_reported_down
 from tonnage.capacity.pools.pool import CLONE_SUPPORT
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request
@@ -34,8 +35,8 @@ class Ages(Protocol):
 class BackendStateFilter(Filter):
     """Accepts the pools that may be considered at all.
 
-    Their backend is up and enabled, their figures have not expired, and they have not failed to create this volume
-    before. For a clone their driver can clone as well.
+    Their backend is up, by its reports and by its driver, and enabled. Their figures have not expired, and they have
+    not failed to create this volume before. For a clone their driver can clone as well.
 
     It always runs first and is not configured. Without ``ages`` a backend that is down has been silent for
     ``down_time`` seconds.
@@ -54,6 +55,8 @@ class BackendStateFilter(Filter):
     def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
         """Return which pools may be considered at all."""
         eligible = pools.up & pools.enabled & ~pools.expired
+        codes, values = pools.capability(BACKEND_STATE)
+        eligible = eligible & np.array([not is_reported_down(value) for value in values], dtype=np.bool_)[codes]
         for name in request.attempted:
             index = pools.index(name)
             if index is not None:
@@ -78,6 +81,8 @@ class BackendStateFilter(Filter):
                 + ("" if notice is None else f"; {notice}"),
                 {"silence": round(silence, 1), "service_down_time": self._down_time},
             )
+        if is_reported_down(pool.capabilities.get(BACKEND_STATE)):
+            return Rejection("reported_down", "is down: its driver reports backend_state down")
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
         if pool.expired:

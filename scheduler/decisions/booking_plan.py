@@ -18,7 +18,7 @@ from tonnage.rpc import serialization
 from tonnage.rpc.messages import Answer, CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.requests.placement_requests import Move, Retry, Work, key_of
+from tonnage.scheduler.requests.placement_requests import Retry, Work, is_drain, key_of
 from tonnage.scheduler.requests.pool_selection import physical_gb
 from tonnage.scheduler.requests.request_spec import RequestSpec, RetryLater
 
@@ -31,7 +31,8 @@ class BookingPlan:
     request to its answer. ``refused`` are the refusals to record. ``retyped`` are volumes that get another type in
     their pools. ``failed`` maps volumes without any remaining pool to the reason. ``stale_refusals`` are refused
     requests that may find a pool by newer figures. ``hint_targets`` maps the volumes that hints of retried volumes name
-    to the pools that the decision saw them in.
+    to the pools that the decision saw them in. ``undrained`` maps volumes of draining backends that find no other pool
+    to the reason.
     """
 
     hosts: HostManager
@@ -44,6 +45,7 @@ class BookingPlan:
     retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
     stale_refusals: list[Request] = field(default_factory=list, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
+    undrained: dict[str, str] = field(default_factory=dict, init=False)
     hint_targets: dict[str, int | None] = field(default_factory=dict, init=False)
 
     def add(self, item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
@@ -79,6 +81,8 @@ class BookingPlan:
         if isinstance(item, Retry) and not isinstance(error, RetryLater):
             # The source of a clone is gone, for example: the volume would be tried again and again.
             self.failed[item.volume_id] = error.message
+        if is_drain(item) and isinstance(error, STORED_ERRORS):
+            self.undrained[key.volume_id] = error.message
         return error
 
     def _refuse(self, item: Work, decided: RequestDecision, refusal: Refusal) -> None:
@@ -87,8 +91,10 @@ class BookingPlan:
         if isinstance(item, Retry):
             self.failed[item.volume_id] = refusal.message
         self.decisions += [(spec, refusal) for spec in decided.specs]
-        if not (isinstance(item, Move) and not item.keyed):  # a drain tries again all the time
-            request, key = decided.specs[0].request, key_of(item)
+        request, key = decided.specs[0].request, key_of(item)
+        if is_drain(item):  # it tries again all the time
+            self.undrained[key.volume_id] = refusal.message
+        else:
             self.refused.append(
                 RefusedRequest(
                     request_id=request.request_id,

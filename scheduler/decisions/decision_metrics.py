@@ -9,11 +9,15 @@ from tonnage.capacity import errors
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Answer, DeleteVolume, GroupAnswer
 from tonnage.scheduler.decisions.decision_observer import DecisionObserver
-from tonnage.scheduler.requests.placement_requests import Work, key_of
+from tonnage.scheduler.requests.placement_requests import Work, is_drain, key_of
 
 
 class DecisionMetrics(DecisionObserver):
-    """Counts decisions by their outcomes, and refusals by their reasons."""
+    """Counts decisions by their outcomes, and refusals by their reasons.
+
+    The volumes of a draining backend that find no pool are none of them: nobody has requested anything, and the drain
+    tries again all the time. The ledger has their number.
+    """
 
     def answered(self, work: Sequence[Work], answers: Sequence[Answer | GroupAnswer | Exception]) -> None:
         """Count the decisions on a batch of requests."""
@@ -23,6 +27,8 @@ class DecisionMetrics(DecisionObserver):
                 outcome = "unavailable" if isinstance(answer, errors.Unavailable) else "rejected"
             elif isinstance(answer, Exception):
                 outcome = "error"
+            elif answer.refusal is not None and is_drain(item):
+                continue
             elif answer.refusal is not None:
                 outcome = "refused"
                 instruments.count_refusal(verb, *answer.refusal.reason)

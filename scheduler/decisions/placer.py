@@ -39,8 +39,9 @@ from tonnage.extension import attributed_to, failures_logged
 from tonnage.ledger.catalog import refusals, volumes
 from tonnage.ledger.claims import bookings, operation_outcomes, request_keys
 from tonnage.ledger.claims.request_keys import Key
-from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.db.db_errors import log_level
+from tonnage.ledger.inventory import drains
 from tonnage.ledger.locks import pool_counters, scheduling_rules
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.metrics import instruments
@@ -213,7 +214,7 @@ class Placer:
         seen_volumes = {
             id: bookings.SeenVolume(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()
         }
-        unbooked_volumes = {*plan.failed, *(retyped.volume_id for retyped in plan.retyped)}
+        unbooked_volumes = {*plan.failed, *plan.undrained, *(retyped.volume_id for retyped in plan.retyped)}
         booked = bookings.book(
             session,
             plan.bookings,
@@ -231,7 +232,7 @@ class Placer:
             # While the booking waited for its locks the pools gained headroom that the decision did not see, so a
             # refused request may fit beside the booked ones.
             raise bookings.PoolsChanged(chosen)
-        if plan.retyped or plan.failed or plan.refused:
+        if plan.retyped or plan.failed or plan.refused or plan.undrained:
             _record_unbooked(session, plan, seen_volumes)
         return plan, {**pool_counters.read(session, unsure), **booked} if unsure else booked
 
@@ -346,11 +347,12 @@ class Placer:
 
 
 def _record_unbooked(session: orm.Session, plan: BookingPlan, seen_volumes: Mapping[str, bookings.SeenVolume]) -> None:
-    """Record the decisions without a booking: retypes in place, volumes that no pool is left for, and refusals."""
+    """Record the decisions without a booking: retypes in place, volumes that no pool is left for or takes, refusals."""
     for retyped in sorted(plan.retyped, key=lambda retyped: retyped.volume_id):
         volumes.set_type(session, retyped, seen_volumes[retyped.volume_id])
     for volume_id, reason in sorted(plan.failed.items()):
         operation_outcomes.fail_volume(session, volume_id, reason)
+    drains.record(session, {id: storable_text(reason) for id, reason in plan.undrained.items()})
     refusals.insert(session, plan.refused)
 
 

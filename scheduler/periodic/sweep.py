@@ -8,7 +8,7 @@ and volumes of draining backends moved.
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,8 @@ from sqlalchemy import orm
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, drains
+from tonnage.ledger.inventory.drains import DrainProgress
 from tonnage.ledger.models import claim_verbs
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler, PlacementQueue
@@ -66,13 +67,14 @@ class OpenWork:
 
     ``silent`` are the ids of the backends whose claims are abandoned because they have sent no report for too long.
     ``pending`` are the claims whose agents have not answered, ``unplaced`` the new volumes without a pool, ``draining``
-    the volumes that leave their backends now.
+    the volumes that leave their backends now. ``drains`` has the progress of the drains by backend.
     """
 
     silent: frozenset[int]
     pending: Sequence[backends.PendingClaim]
     unplaced: Sequence[str]
     draining: Sequence[str]
+    drains: Mapping[str, DrainProgress]
 
 
 class ClaimRecovery:
@@ -97,6 +99,8 @@ class ClaimRecovery:
         self._max_silence = settings.service_down_time + settings.claim_lease
         #: The last volume that was told to leave a draining backend.
         self._drained = ""
+        #: The backends whose drains are stuck, which the log has told.
+        self._stuck: frozenset[str] = frozenset()
 
     def find(self, session: orm.Session, rows: Sequence[backends.BackendRow]) -> OpenWork:
         """Read the open work; ``rows`` are the rows of all backends."""
@@ -105,6 +109,7 @@ class ClaimRecovery:
             pending=backends.load_pending(session),
             unplaced=backends.unplaced_volumes(session),
             draining=backends.draining_volumes(session, self._settings.drain_concurrency, self._drained),
+            drains=drains.load(session),
         )
 
     def resume(self, work: OpenWork) -> None:
@@ -114,6 +119,7 @@ class ClaimRecovery:
             self._placement_queue.place_later(Retry(volume_id))
         self._abandon(work)
         self._drain(work.draining)
+        self._warn_of_stuck(work.drains)
 
     def _abandon(self, work: OpenWork) -> None:
         """Let requests continue elsewhere whose backend has been down for a lease, by the ledger and by the cache."""
@@ -139,6 +145,18 @@ class ClaimRecovery:
             # A fresh id for each move lets the agent tell the copy to purge from a later one.
             move = MigrateVolume(request_id=f"drain-{uuid.uuid4()}", volume_id=volume_id)
             self._placement_queue.place_later(Move(move, keyed=False))
+
+    def _warn_of_stuck(self, progress: Mapping[str, DrainProgress]) -> None:
+        """Log once for each drain that is stuck, until one of its volumes can move."""
+        stuck = {name: drain for name, drain in progress.items() if drain.is_stuck}
+        for name in sorted(stuck.keys() - self._stuck):
+            LOG.warning(
+                "The drain of backend %s is stuck: none of %d volume(s) can move; %s",
+                name,
+                stuck[name].volumes,
+                "; ".join(stuck[name].reasons),
+            )
+        self._stuck = frozenset(stuck)
 
 
 class Sweep:

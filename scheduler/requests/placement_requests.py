@@ -96,6 +96,11 @@ def key_of(item: Work) -> Key:
     )
 
 
+def is_drain(item: Work) -> bool:
+    """Return whether it moves a volume because its backend is draining. Nobody waits for an answer."""
+    return isinstance(item, Move) and not item.keyed
+
+
 def keys_of(work: Sequence[Work]) -> dict[str, datetime.datetime | None]:
     """Map the ids of the requests whose answers are kept to the times at which they were asked for."""
     messages = (item.message if isinstance(item, Move) and item.keyed else item for item in work)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tonnage.capacity import arithmetic, over_subscription, units
 from tonnage.capacity.over_subscription import AUTO
-from tonnage.capacity.pool_stats import PoolStats
+from tonnage.capacity.pool_stats import BACKEND_STATE, PoolStats, is_reported_down
 from tonnage.capacity.pools.capacity_factors import wire_factors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
@@ -161,7 +161,10 @@ def _capabilities(pools: PoolTable, snapshot: PoolsSnapshot) -> list[dict[str, A
         "thin_provisioning_support": pools.thin.tolist(),
         "thick_provisioning_support": pools.thick.tolist(),
         "availability_zone": pools.zones,
-        "backend_state": ["up" if up else "down" for up in pools.up.tolist()],
+        BACKEND_STATE: [
+            "up" if up and not is_reported_down(pool_stats.capabilities.get(BACKEND_STATE)) else "down"
+            for up, pool_stats in zip(pools.up.tolist(), stats, strict=True)
+        ],
     }
     rows = zip(*columns.values(), strict=True)
     capabilities = [

@@ -223,4 +223,25 @@ MUTATIONS = (
         "return is_collision(error)",
         (guards.LOST_COMMITS,),
     ),
+    Mutation(
+        "A notice of a past epoch is not recorded.",
+        "ledger/locks/backend_notices.py",
+        "backend.name == name, backend.epoch == epoch, is_news)",
+        "backend.name == name, is_news)",
+        (guards.NOTICES,),
+    ),
+    Mutation(
+        "A notice that is older than a report is not recorded.",
+        "ledger/locks/backend_notices.py",
+        "        statement = statement.where(backend.report_seq < seq)\n",
+        "        pass\n",
+        (guards.NOTICES,),
+    ),
+    Mutation(
+        "A late report does not end the notice that its agent has stopped.",
+        "ledger/inventory/reports.py",
+        "sa.case((_BACKEND.c.notice == backend_notices.STOPPED, _BACKEND.c[column]))",
+        "sa.null()",
+        (guards.NOTICES,),
+    ),
 )

@@ -241,4 +241,18 @@ MUTATIONS = (
         "sa.case((claim.state != pool_counters.CONFIRMED, claim.id))) >= 0)",
         (guards.REGISTRATION_STORAGE,),
     ),
+    Mutation(
+        "A backend that has not reported since the start of the scheduler is not responsive.",
+        "scheduler/cache/backend_state.py",
+        "self.notice is None and self.last_word >= listening_since",
+        "self.notice is None",
+        (guards.NOTICE_HANDLER,),
+    ),
+    Mutation(
+        "A pool whose backend is not responsive is selected last.",
+        "weighers/chain.py",
+        "np.where(pools.responsive[rows], tiers, tiers + (tiers.max() - tiers.min() + 1))",
+        "tiers",
+        (guards.NOTICE_HANDLER,),
+    ),
 )

@@ -296,7 +296,7 @@ class Cluster:
 @functools.cache
 def parts(*names: str) -> list[ApiParts]:
     """Return the parts of the API, without a ledger behind them, with the named extensions."""
-    return app.all_parts(configuration(enabled_extensions=names), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
+    return app.all_parts(configuration(enabled_extensions=names), ResourceContext(*[None] * 6))  # type: ignore[arg-type]
 
 
 @functools.cache

@@ -138,3 +138,20 @@ def test_invalid_input_is_rejected(client: Client, action: str, fields: Any, sta
 def test_members_cannot_change_services(member: Client) -> None:
     for action in ("enable", "disable", "disable-log-reason", "drain"):
         assert put(member, action).status_code == 403
+
+
+def test_a_draining_backend_shows_its_progress(client: Client) -> None:
+    """The backend is the only one, so no volume can leave it."""
+    volume = client.wait_until_settled(client.create(1)["id"])
+    assert shown(client)["drain"] is None
+    put(client, "drain")
+
+    def why() -> str:
+        return str(client.at("GET", f"/v3/scheduler-stats/why?volume={volume['id']}", 72).json["why"]["drain"])
+
+    stays = f"backend {BACKEND} is draining, and the volume stays: No pool for 1 GiB"
+    wait_for(lambda: why().startswith(stays), "a scheduler has tried to move the volume")
+    drain = shown(client)["drain"]
+    assert (drain["volumes"] >= 1, drain["moving"], drain["cannot_move"] >= 1) == (True, 0, True)
+    assert drain["reasons"]
+    assert "drain" not in client.at("GET", f"/v3/os-services?host={BACKEND}", 71).json["services"][0]

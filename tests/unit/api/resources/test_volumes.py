@@ -295,6 +295,35 @@ def test_an_operation_in_progress_blocks_others(cluster: Cluster, client: Client
     assert client.wait_until_settled(volume_id)["status"] == "available"
 
 
+def test_a_volume_whose_backend_does_not_answer_says_so_when_it_is_deleted(
+    cluster: Cluster, client: Client, member: Client
+) -> None:
+    cluster.storage.paused = True
+    try:
+        volume_ids = [client.create(1)["id"], member.create(1)["id"]]
+        before = client.simulate_delete(f"/v3/volumes/{volume_ids[0]}").json["badRequest"]["message"]
+        assert "waits for" not in before
+        cluster.storage.notify("not mounted")
+
+        def refused() -> list[str]:
+            answers = [
+                user.simulate_delete(f"/v3/volumes/{volume_id}")
+                for user, volume_id in zip((client, member), volume_ids, strict=True)
+            ]
+            return [answer.json["badRequest"]["message"] for answer in answers]
+
+        wait_until(lambda: all("waits for" in message for message in refused()))
+        of_administrator, of_member = refused()
+    finally:
+        cluster.storage.resume()
+    assert f"its operation waits for backend {BACKEND} (its agent cannot report: not mounted)" in of_administrator
+    assert f"tonnage-manage backend remove {BACKEND} --volumes-are-lost" in of_administrator
+    assert BACKEND not in of_member
+    assert of_member.endswith(
+        "its operation waits for storage that does not answer at present; an administrator can see which"
+    )
+
+
 def test_reset_status(client: Client) -> None:
     volume_id = client.create(1)["id"]
     client.wait_until_settled(volume_id)

@@ -18,6 +18,7 @@ from tonnage.cli.simulation import scheduler_query
 from tonnage.extensions.cinder.ledger import probes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
+from tonnage.ledger.inventory import backends, drains
 from tonnage.rpc import cinder_explanations
 from tonnage.rpc.cinder_explanations import PartialExplanation
 from tonnage.rpc.messages import SimulationResult
@@ -131,3 +132,26 @@ def test_why_says_if_no_scheduler_answers(ledger: Ledger, asked: Asked, capsys: 
     assert "placed here by request" in shown.out
     assert shown.out.endswith("The same request now: unknown, for the reason on standard error\n")
     assert shown.err == "tonnage: how the request would be decided now is unknown: no scheduler answers\n"
+
+
+def test_why_names_the_backend_that_an_operation_waits_for(ledger: Ledger) -> None:
+    [waiting] = ledger.world.create(4)
+    assert ledger.json(f"why {waiting.volume_id} --offline")["waits_for"] is None
+    with ledger.engine.begin() as connection:
+        hours = sa.func.datetime(models.Backend.last_report_at, "-2 hours")
+        connection.execute(sa.update(models.Backend).values(last_report_at=sa.type_coerce(hours, sa.String)))
+    shown = ledger.json(f"why {waiting.volume_id} --offline")
+    assert shown["waits_for"].startswith(f"backend {BACKEND} (no report for 72")
+    assert f"backend remove {BACKEND} --volumes-are-lost" in shown["waits_for"]
+    assert [claim["waits_for"] for claim in shown["claims"]] == [shown["waits_for"]]
+
+
+def test_why_tells_whether_a_volume_can_leave_a_draining_backend(ledger: Ledger) -> None:
+    volume_id = ledger.world.made(4)
+    assert ledger.json(f"why {volume_id} --offline")["drain"] is None
+    ledger.write(lambda session: backends.set_state(session, BACKEND, enabled=False, draining=True, reason=None))
+    leaves = f"backend {BACKEND} is draining, and the volume is to leave it"
+    assert ledger.json(f"why {volume_id} --offline")["drain"] == leaves
+    ledger.write(drains.record, {volume_id: "No pool for 4 GiB"})
+    stays = f"backend {BACKEND} is draining, and the volume stays: No pool for 4 GiB"
+    assert ledger.json(f"why {volume_id} --offline")["drain"] == stays

@@ -33,6 +33,30 @@ def test_types_have_the_sums_of_their_volumes(ledger: Ledger) -> None:
     assert sums == {"__DEFAULT__": (0, 0), "gold": (2, gib(5))}
 
 
+def test_an_operation_of_a_backend_that_is_down_names_it_and_the_ways_out(ledger: Ledger) -> None:
+    [made] = ledger.world.create(4)
+    ledger.world.made(1)
+    [waiting] = ledger.world.create(2)
+    assert {row["waits_for"] for line in ("volumes", "claims") for row in ledger.json(line)} == {None}
+    assert "waits for" not in ledger.run("volumes")
+    with ledger.engine.begin() as connection:
+        values = {"notice": "stopped", "notice_text": "", "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(values))
+    volumes = {row["id"]: row["waits_for"] for row in ledger.json("volumes")}
+    assert [volume_id for volume_id, text in volumes.items() if text] == [waiting.volume_id]
+    text = volumes[waiting.volume_id]
+    assert text.startswith(f"backend {BACKEND} (its agent stopped at 20")
+    assert text.endswith(
+        f"): start its agent; if it never comes back, 'tonnage-manage backend remove {BACKEND} --volumes-are-lost' "
+        "gives its volumes up"
+    )
+    assert [(row["volume_id"], row["waits_for"]) for row in ledger.json("claims")] == [(waiting.volume_id, text)]
+    assert "waits for" in ledger.run("volumes")
+    assert "waits for" in ledger.run("claims")
+    assert volumes[made.volume_id] is None
+    assert ledger.json(f"pool {waiting.pool}")["claims"][-1]["waits_for"] == text
+
+
 def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
     assert ledger.run("volumes") == "There is no such volume\n"
     assert ledger.run("claims") == "No operation is under way\n"

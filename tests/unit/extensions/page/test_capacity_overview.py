@@ -215,3 +215,10 @@ def test_backends_have_their_states_and_the_sums_of_their_pools(ledger: database
     ]
     assert (shown[1].allocated_gb, shown[1].fullness.full, shown[1].fullness.rest) == (7, 1, 1)
     assert "service_down_time" in (shown[0].state_reason or "")
+
+
+def test_a_pool_whose_driver_reports_it_as_down_is_down(ledger: database.Database) -> None:
+    add(ledger, "h@a", {"p": thin(100, 50, backend_state="down"), "q": thin(100, 50, backend_state="up")})
+    pools, summary = read(ledger)
+    assert (pools["p"].state, pools["p"].state_reason) == ("down", "its driver reports backend_state down")
+    assert (pools["q"].state, summary.left_out.stale) == ("up", 1)

@@ -83,9 +83,9 @@ def test_claims_are_open_or_in_flight_or_of_a_volume(records: Records) -> None:
     def ids(claims: list[volume_figures.ClaimFigures]) -> list[str]:
         return [claim.id for claim in claims]
 
-    assert ids(records.run(volume_figures.open_claims)) == [abandoned, pending]
-    assert ids(records.run(volume_figures.claims_in_flight, "host@b#p")) == [abandoned, uncontained]
-    claims = records.run(volume_figures.claims_of, volume_id)
+    assert ids(records.run(volume_figures.open_claims, 60.0)) == [abandoned, pending]
+    assert ids(records.run(volume_figures.claims_in_flight, "host@b#p", 60.0)) == [abandoned, uncontained]
+    claims = records.run(volume_figures.claims_of, volume_id, 60.0)
     assert ids(claims) == [settled, uncontained, pending]
     assert (claims[0].request_id, claims[2].pool, claims[2].verb) == ("req-1", "host@b#q", "migrate")
     assert claims[0].age - claims[1].age == pytest.approx(24 * 3600, abs=5)

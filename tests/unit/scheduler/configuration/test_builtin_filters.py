@@ -43,6 +43,12 @@ def pool(**values: object) -> Pool:
             "backend_down",
             "is down: no report for 75 s (service_down_time is 60); its agent cannot report: not mounted",
         ),
+        (
+            {"capabilities": {"backend_state": " Down"}},
+            REQUEST,
+            "reported_down",
+            "is down: its driver reports backend_state down",
+        ),
         ({"enabled": False}, REQUEST, "backend_disabled", "is on a disabled backend"),
         (
             {"expired": True, "capabilities": {"report_lifetime": 30}},
@@ -82,6 +88,12 @@ def test_a_driver_that_cannot_clone_takes_moves_and_new_volumes() -> None:
     move = Request("r", 3, operation=Operation.MIGRATE, copies=True)
     state = BackendStateFilter(60.0)
     assert [state.accepts(pools, request)[0] for request in (REQUEST, move, CLONE)] == [True, True, False]
+
+
+@pytest.mark.parametrize("state", ["up", "", None, 0, ["down"], "shutdown"])
+def test_only_a_state_that_is_down_excludes_a_pool(state: object) -> None:
+    pools = PoolTable([pool(capabilities={"backend_state": state})])
+    assert BackendStateFilter(60.0).accepts(pools, REQUEST).tolist() == [True]
 
 
 def test_verdicts_are_kept_for_plain_requests_alone() -> None:

@@ -77,6 +77,9 @@ def test_a_volume_without_another_pool_fails_and_a_drain_tries_again(plan: Booki
     drain = Move(MigrateVolume(request_id="d", volume_id="w"), keyed=False)
     plan.add(drain, RequestDecision([spec("w")], REFUSAL))
     assert (len(plan.refused), plan.keys) == (1, [])
+    assert plan.undrained == {"w": REFUSAL.message}
+    plan.fail(Move(MigrateVolume(request_id="e", volume_id="x"), keyed=False), errors.Conflict("x is in use"))
+    assert plan.undrained == {"w": REFUSAL.message, "x": "x is in use"}
 
 
 def test_a_volume_that_stays_in_its_pool_gets_its_type_without_a_booking(plan: BookingPlan) -> None:

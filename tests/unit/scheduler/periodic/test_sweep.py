@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.scheduler import managers
 from tests.unit.scheduler.conftest import Clock
-from tests.unit.scheduler.world import StoragePool, World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.ledger.inventory import backends
 from tonnage.scheduler.periodic.sweep import ClaimRecovery, OpenWork, SweepTimer
 from tonnage.scheduler.requests.placement_requests import Move, Retry
@@ -131,3 +131,24 @@ def test_volumes_leave_a_draining_backend_one_after_another(
     assert [move.message.volume_id for move in moves] == volumes
     assert [move.keyed for move in moves] == [False, False]
     assert len({move.message.request_id for move in moves}) == 2
+
+
+def test_a_drain_that_is_stuck_is_told_once_with_the_first_reasons(
+    world: World, recovery: ClaimRecovery, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    volumes = [world.made(1) for _ in range(2)]
+    world.database.run(backends.set_state, BACKEND, enabled=False, draining=True, reason=None)
+    world.refresh()
+    recovery.resume(find(world, recovery))
+    for _ in range(2):  # as many as may move at a time
+        world.place(queue.work)  # type: ignore[arg-type]
+        queue.work.clear()
+        recovery.resume(find(world, recovery))
+    warnings = [record.message for record in caplog.records if "drain" in record.message]
+    [warning] = warnings
+    assert warning.startswith(f"The drain of backend {BACKEND} is stuck: none of 2 volume(s) can move; volume ")
+    reason = "No pool for 1 GiB thin: 1 pool; BackendStateFilter"
+    assert all(f"volume {volume_id}: {reason}" in warning for volume_id in volumes)
+    recovery.resume(find(world, recovery))
+    assert len([record for record in caplog.records if "drain" in record.message]) == 1
+    assert world.rows("SELECT COUNT(*) FROM refusals") == [(0,)]

@@ -53,6 +53,11 @@ def test_work_that_no_client_waits_for_has_no_stored_answer() -> None:
     assert times == {"create": ASKED, "move": None, "retype": None}
 
 
+def test_a_drain_is_a_move_that_nobody_has_requested() -> None:
+    work: list[Work] = [CREATE, GROUP, EXTEND, MOVE, RETYPE, RETRY, DRAIN]
+    assert [item for item in work if placement_requests.is_drain(item)] == [DRAIN]
+
+
 def test_groups_and_retypes_are_requests_for_single_volumes() -> None:
     singles = placement_requests.by_volume([GROUP, RETYPE, RETRY, EXTEND])
     assert singles == [CREATE, CREATE, Move.for_type(RETYPE), RETRY, EXTEND]

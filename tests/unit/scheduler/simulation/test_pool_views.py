@@ -48,6 +48,14 @@ def test_figures_are_shown_as_clients_expect_them() -> None:
     assert (shown["free_capacity_gb"], shown["backend_state"]) == ("infinite", "down")
 
 
+@pytest.mark.parametrize(
+    ("up", "reported", "shown"), [(True, "down", "down"), (True, "up", "up"), (False, "up", "down"), (True, 7, "up")]
+)
+def test_a_pool_is_up_if_its_agent_and_its_driver_say_so(up: bool, reported: object, shown: str) -> None:
+    pools = snapshot({"up": up}, {"capabilities": {"backend_state": reported}})
+    assert capabilities(pools)["backend_state"] == shown
+
+
 def test_a_pool_that_reports_no_provisioned_capacity_shows_the_allocated_one() -> None:
     assert capabilities(snapshot({"allocated": 7}))["provisioned_capacity_gb"] == 7
     assert capabilities(snapshot({"allocated": 7, "provisioned": 9.0}))["provisioned_capacity_gb"] == 9

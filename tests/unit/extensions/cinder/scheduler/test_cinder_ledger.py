@@ -181,7 +181,7 @@ def test_a_refusal_is_found_by_its_volume(ledger: Ledger, cinder: CinderLedger) 
     volume_id = str(uuid.uuid4())
     cinder.refuse(a_refusal(volume_id))
     with ledger.database.reading() as session:
-        [refusal] = volume_decisions.find(session, volume_id).refusals
+        [refusal] = volume_decisions.find(session, volume_id, 60.0).refusals
     assert refusal.message == "No pool for 5 GiB: 2 pools"
 
 
@@ -205,7 +205,7 @@ def test_a_request_without_a_decision_is_named_once(ledger: Ledger, cinder: Cind
         for poll in polls:
             poll.poll()
     with ledger.database.reading() as session:
-        [found] = volume_decisions.find(session, row.id).refusals
+        [found] = volume_decisions.find(session, row.id, 60.0).refusals
     assert (found.code, found.verb, found.project_id) == ("undecided", "create", "project")
     assert found.message == (
         "No decision on create of a volume of 5 GiB for 301 s: the message is lost, or still waits on the bus"
@@ -215,7 +215,7 @@ def test_a_request_without_a_decision_is_named_once(ledger: Ledger, cinder: Cind
 def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -> None:
     claim = ledger.send(4)
     with ledger.database.reading() as session:
-        found = volume_decisions.find(session, claim.volume_id)
+        found = volume_decisions.find(session, claim.volume_id, 60.0)
     assert (found.pool, found.size_gb) == (POOL, None)
     assert found.reason == "placed here by request req"
 
@@ -224,7 +224,7 @@ def test_the_reason_of_an_adopted_volume_names_no_request(ledger: Ledger, cinder
     row = a_row()
     RowPoll(cinder, Rows(row), WaitingRequests(300), 0).poll()
     with ledger.database.reading() as session:
-        found = volume_decisions.find(session, row.id)
+        found = volume_decisions.find(session, row.id, 60.0)
     assert found.reason == "adopted from Cinder without a decision"
 
 

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drains: the volumes that are still on draining backends, and why some of them cannot move."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+
+#: Most reasons in the progress of a drain.
+_MOST_REASONS = 3
+
+_VOLUME = models.Volume
+_MOVES = _VOLUME.status == "maintenance"
+#: The last attempt to move the volume has failed, or nothing will move it as it is.
+_CANNOT_MOVE = sa.and_(
+    ~_MOVES,
+    sa.or_(
+        _VOLUME.drain_refusal.is_not(None),
+        _VOLUME.group_id.is_not(None),
+        _VOLUME.migration_status == "error",
+        _VOLUME.status.like("error%"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """The progress of a drain.
+
+    ``volumes`` is the number of volumes that are still on the backend. ``moving`` of them move now, and ``stuck`` of
+    them cannot move at present, the first of them for the ``reasons``, each of which names its volume.
+    """
+
+    volumes: int
+    moving: int
+    stuck: int
+    reasons: Sequence[str]
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether volumes are left and none of them can move."""
+        return 0 < self.volumes == self.stuck
+
+
+def load(session: orm.Session) -> dict[str, DrainProgress]:
+    """Return the progress of each drain by the name of its backend; backends that are not draining have none."""
+    backend, pool = models.Backend, models.Pool
+    names = session.scalars(sa.select(backend.name).where(backend.draining.is_(True)).order_by(backend.name)).all()
+    if not names:
+        return {}
+    moving, stuck = (sa.func.sum(sa.case((condition, 1), else_=0)) for condition in (_MOVES, _CANNOT_MOVE))
+    of_backend = (
+        sa.select(backend.name, sa.func.count(), moving, stuck)
+        .select_from(backend)
+        .join(pool, pool.backend_id == backend.id)
+        .join(_VOLUME, _VOLUME.pool_id == pool.id)
+        .where(backend.draining.is_(True))
+        .group_by(backend.name)
+    )
+    sums = {row[0]: tuple(map(int, row[1:])) for row in session.execute(of_backend)}
+    return {name: _progress(session, name, *sums.get(name, (0, 0, 0))) for name in names}
+
+
+def reason(volume: models.Volume) -> str | None:
+    """Return why a volume cannot leave its backend at present, as the end of a sentence; None if nothing keeps it."""
+    if volume.status == "maintenance":
+        return None
+    if volume.group_id is not None:
+        return f"belongs to group {volume.group_id}, whose volumes stay together: remove it from the group"
+    if volume.status.startswith("error"):
+        return f"is {volume.status}{_because(volume)}"
+    if volume.migration_status == "error":
+        return f"failed to move, and is tried again ten minutes later{_because(volume)}"
+    return volume.drain_refusal
+
+
+def record(session: orm.Session, reasons: Mapping[str, str]) -> None:
+    """Record why volumes of draining backends cannot move, by their ids."""
+    for volume_id, text in sorted(reasons.items()):
+        session.execute(
+            sa.update(_VOLUME)
+            .where(_VOLUME.id == volume_id)
+            # Nothing of the volume itself has changed.
+            .values(drain_refusal=text, updated_at=_VOLUME.updated_at)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def forget(session: orm.Session, backend_id: int) -> None:
+    """Forget why volumes of a backend could not move: a drain begins or ends."""
+    volume_ids = session.scalars(
+        sa.select(_VOLUME.id)
+        .join(models.Pool, models.Pool.id == _VOLUME.pool_id)
+        .where(models.Pool.backend_id == backend_id, _VOLUME.drain_refusal.is_not(None))
+        .order_by(_VOLUME.id)
+    ).all()
+    for ids in dialects.in_chunks(volume_ids):
+        session.execute(
+            sa.update(_VOLUME)
+            .where(_VOLUME.id.in_(ids))
+            .values(drain_refusal=None, updated_at=_VOLUME.updated_at)
+            .execution_options(synchronize_session=False)
+        )
+
+
+def _progress(session: orm.Session, name: str, volumes: int, moving: int, stuck: int) -> DrainProgress:
+    reasons: list[str] = []
+    if stuck:
+        of_backend = (
+            sa.select(_VOLUME)
+            .join(models.Pool, models.Pool.id == _VOLUME.pool_id)
+            .join(models.Backend, models.Backend.id == models.Pool.backend_id)
+            .where(models.Backend.name == name, _CANNOT_MOVE)
+            .order_by(_VOLUME.id)
+            .limit(_MOST_REASONS)
+        )
+        reasons = [f"volume {row.id}: {reason(row)}" for row in session.scalars(of_backend)]
+    return DrainProgress(volumes, moving, stuck, reasons)
+
+
+def _because(volume: models.Volume) -> str:
+    return f": {volume.status_reason}" if volume.status_reason else ""
