@@ -78,7 +78,8 @@ def build(
         database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit), conf.service_down_time
     )
     parts = all_parts(conf, context)
-    faults.install(app, {error: status for part in parts for error, status in part.statuses.items()})
+    statuses = {error: status for part in parts for error, status in part.statuses.items()}
+    faults.install(app, statuses, context.may_see_causes)
     for part in parts:
         for path, resource, suffix in (*part.unversioned_routes, *part.files):
             app.add_route(path, resource, suffix=suffix)

@@ -12,7 +12,7 @@ from tonnage.api import options as api_options
 from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.db import database, durability, schema
+from tonnage.ledger.db import database, durability, schema, sqlite_file
 from tonnage.ledger.db import options as database_options
 from tonnage.ledger.inventory import backends, service_options
 from tonnage.ledger.locks import heartbeats
@@ -44,7 +44,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _schema(self) -> upgradecheck.Result:
         try:
             branches = schema.branches(database.connect(self._conf).engine, enabled_extensions.enabled(self._conf))
-        except database.NoDatabase as error:
+        except sqlite_file.NoDatabase as error:
             return _failure(error.message)
         for branch in branches:
             if branch.is_behind:

@@ -193,7 +193,7 @@ class SchedulerManager:
         the decision thread is stuck.
         """
         if self.database.away:
-            raise errors.DatabaseUnreachable("the database does not answer")
+            self.database.connectivity.require_usable()
         is_stuck = self._thread.turn_seconds() > _LONGEST_TURN
         if is_stuck != self._is_stuck:
             self._is_stuck = is_stuck

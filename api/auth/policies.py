@@ -143,7 +143,7 @@ _TABLE: tuple[tuple[str, ...], ...] = (
      "GET /os-volume-manage/detail"),
     (VOLUME_RESET_STATUS, ADMIN, "Reset the status of a volume (os-reset_status).", "POST /volumes/{volume_id}/action"),
     (VOLUME_HOST, ADMIN, "See the pool of a volume.", "GET /volumes/{volume_id}"),
-    (FAILURE_DETAILS, ADMIN, "See hosts, pools and their figures in refusals, status reasons and messages.",
+    (FAILURE_DETAILS, ADMIN, "See hosts, pools and figures in refusals, reasons and messages, and causes of a 503.",
      "POST /volumes", "POST /volumes/{volume_id}/action", "GET /volumes/{volume_id}", "GET /messages"),
     (VOLUME_TENANT, READER, "See the project of a volume.", "GET /volumes/{volume_id}"),
     (VOLUME_MIGRATION, ADMIN, "See the migration status of a volume.", "GET /volumes/{volume_id}"),

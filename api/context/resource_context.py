@@ -45,6 +45,11 @@ class ResourceContext:
         self.policy.require(identity, rule, volume.project_id)
         return volume
 
+    def may_see_causes(self, req: Request) -> bool:
+        """Return whether the sender of a request, if it is known, may see why the database does not answer."""
+        identity = getattr(req.context, "identity", None)
+        return identity is not None and self.policy.allows(identity, policies.FAILURE_DETAILS)
+
     def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal) -> None:
         """Write a refusal into the response, with names and figures of pools if the policy allows it.
 

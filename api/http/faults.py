@@ -2,7 +2,7 @@
 """Error responses in the format of the Block Storage API: ``{"badRequest": {"code": 400, "message": "..."}}``."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import falcon
@@ -86,8 +86,13 @@ def write(resp: falcon.Response, status: int, message: str, **data: Any) -> None
     resp.data = msgspec.json.encode(body(status, message, **data))
 
 
-def install(app: App, statuses: Mapping[type[errors.TonnageError], int]) -> None:
-    """Add the error handlers to an application. ``statuses`` are those of the errors of extensions."""
+def install(
+    app: App, statuses: Mapping[type[errors.TonnageError], int], may_see_causes: Callable[[Request], bool]
+) -> None:
+    """Add the error handlers to an application. ``statuses`` are those of the errors of extensions.
+
+    ``may_see_causes`` returns whether the sender of a request may see why the database does not answer.
+    """
     by_class = {**statuses, **_STATUSES}
 
     def on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
@@ -95,7 +100,7 @@ def install(app: App, statuses: Mapping[type[errors.TonnageError], int]) -> None
         if status is None:
             _on_unexpected_error(req, resp, error, params)
         else:
-            _write_tonnage_error(req, resp, error, status)
+            _write_tonnage_error(req, resp, error, status, may_see_causes)
 
     app.set_error_serializer(_serialize)
     app.add_error_handler(Exception, _on_unexpected_error)
@@ -121,11 +126,19 @@ def _on_http_error(req: Request, resp: falcon.Response, error: falcon.HTTPError,
     _serialize(req, resp, error)
 
 
-def _write_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, status: int) -> None:
+def _write_tonnage_error(
+    req: Request,
+    resp: falcon.Response,
+    error: errors.TonnageError,
+    status: int,
+    may_see_causes: Callable[[Request], bool],
+) -> None:
     if status == 503:
         LOG.log(log_level(error), "%s %s: %s", req.method, req.path, error.message)
         resp.set_header("Retry-After", str(RETRY_AFTER))
-        write(resp, status, _UNAVAILABLE)
+        # Messages about the bus may have its URL, and a password in it.
+        tells_cause = isinstance(error, errors.DatabaseUnreachable) and may_see_causes(req)
+        write(resp, status, f"{_UNAVAILABLE} The cause: {error.message}" if tells_cause else _UNAVAILABLE)
     elif status == 413:
         # As in Cinder: a wait does not help.
         resp.set_header("Retry-After", "0")

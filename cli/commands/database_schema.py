@@ -41,11 +41,11 @@ class Check(base_commands.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Compare the revisions."""
         from tonnage import enabled_extensions
-        from tonnage.ledger.db import database, schema
+        from tonnage.ledger.db import database, schema, sqlite_file
 
         try:
             branches = schema.branches(database.connect(self.conf).engine, enabled_extensions.enabled(self.conf))
-        except database.NoDatabase as error:
+        except sqlite_file.NoDatabase as error:
             print(_sentence(error.message))
             return _NOT_AT_HEAD
         for branch in branches:

@@ -47,8 +47,7 @@ class Check(base_commands.Command):
         from tonnage.cli import ledger_access
         from tonnage.ledger.repair import consistency_check
 
-        ledger = ledger_access.connect(self.conf)
-        result = consistency_check.check(ledger, pool=parsed_args.pool, backend=parsed_args.backend)
+        result = ledger_access.check(self.conf, parsed_args.pool, parsed_args.backend)
         wrong = bool(result.drift) or (
             parsed_args.strict and any(finding.cause is consistency_check.Cause.ORPHAN for finding in result.findings)
         )
@@ -135,7 +134,6 @@ def _show(result: "Checked") -> None:
     tables.show(
         ("backend", "reported_s_ago", "listed_s_ago"),
         [(backend.name, _rounded(backend.reported), _rounded(backend.listed)) for backend in result.backends],
-        empty="No agent has introduced a backend yet",
     )
     mended = sum(finding.mended for finding in drift)
     if not drift:

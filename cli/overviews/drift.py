@@ -50,10 +50,8 @@ class Drift(base_commands.Lister):
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns and the findings."""
         from tonnage.cli import ledger_access
-        from tonnage.ledger.repair import consistency_check
 
-        ledger = ledger_access.connect(self.conf)
-        result = consistency_check.check(ledger, pool=parsed_args.pool, backend=parsed_args.backend)
+        result = ledger_access.check(self.conf, parsed_args.pool, parsed_args.backend)
         self.empty = f"{result.pools} pool(s) checked: the ledger is right"
         self.status = DRIFT if result.drift else 0
         return COLUMNS, result.findings if parsed_args.all else result.drift

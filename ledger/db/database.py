@@ -9,7 +9,6 @@ import contextlib
 import datetime
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from sqlalchemy import event, orm
 
 from tonnage import installation
 from tonnage.capacity import errors
-from tonnage.ledger.db import connection_probes, db_errors, dialects, galera
+from tonnage.ledger.db import connection_probes, db_errors, dialects, galera, sqlite_file, write_probe
 from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
@@ -61,13 +60,13 @@ class Patience:
     suspicion: float = connection_probes.SUSPICION
     #: Between two looks for such transactions.
     look_interval: float = connection_probes.LOOK_INTERVAL
+    #: Between two writes that only show whether the ledger can be written.
+    write_interval: float = write_probe.INTERVAL
+    #: Without a refused transaction until a ledger counts as one that can be written again.
+    quiet: float = db_errors.QUIET
 
 
 PATIENCE = Patience()
-
-
-class NoDatabase(errors.ConfigurationError):
-    """There is no database where ``[database] connection`` points to."""
 
 
 class StaleRead(db_errors.Collision):
@@ -94,7 +93,7 @@ class Database:
         self.engine = engine
         self._patience = patience
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
-        self.connectivity = db_errors.Connectivity()
+        self.connectivity = db_errors.Connectivity(dialects.public_address(engine.url), patience.quiet)
         self._writer = galera.Writer() if engine.dialect.name in dialects.GALERA else None
         #: The last time that was read, by the clocks of the database and of this process.
         self._last_time: tuple[datetime.datetime, float] | None = None
@@ -116,6 +115,7 @@ class Database:
             before_sleep=self._note_retry,
             reraise=True,
         )
+        self._write_probe = write_probe.WriteProbe(self._run_once, self.connectivity, patience.write_interval)
         event.listen(engine, "do_connect", self.connectivity.connect)
         self._probes = None
         if engine.dialect.name != "sqlite":
@@ -130,20 +130,44 @@ class Database:
         :func:`may_be_committed` returns True in the next attempt.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` when the database stays away; until the database answers
-        again, each transaction is tried only once. A transaction that ends with this error may have been committed,
-        too.
+        again, each transaction is tried only once. The same error is raised at once if the database refuses what is
+        right in itself, as it does when its disk is full. A transaction that ends with this error may have been
+        committed, too.
         """
+        return self._run(self._transaction(self._sessions, lambda session: work(session, *args, **kwargs)), writes=True)
+
+    def _run_once(self, work: Callable[[orm.Session], T]) -> T:
+        """Run ``work`` as :meth:`run` does, without retries and without a long wait for the lock of SQLite."""
+        sessions = orm.sessionmaker(self.engine.execution_options(**{dialects.IMPATIENT: True}))
+        with self._as_unavailable():
+            try:
+                return self._without_retries(self._transaction(sessions, work))
+            except Exception as error:
+                self._note_refused_write(error)
+                raise
+
+    def require_writable(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.DatabaseUnreachable` if the ledger cannot be written.
+
+        A write is tried every few seconds, for all callers of this process together.
+        """
+        self._write_probe.require_writable()
+
+    def _transaction(
+        self, sessions: "orm.sessionmaker[orm.Session]", work: Callable[[orm.Session], T]
+    ) -> Callable[[], T]:
+        """Return a function that runs ``work`` in a transaction. Call it again for each attempt."""
         commit_lost, writer = False, self._writer
 
         def attempt_once() -> T:
             nonlocal commit_lost
             work_done, term = False, None
             try:
-                with self._sessions.begin() as session:
+                with sessions.begin() as session:
                     session.info[_MAY_BE_COMMITTED] = commit_lost
                     if writer is not None:
                         term = self._enter(writer, session)
-                    result = work(session, *args, **kwargs)
+                    result = work(session)
                     if writer is not None and term is not None:
                         writer.confirm(session, term)
                     work_done = True
@@ -154,12 +178,16 @@ class Database:
                 raise
             if self.connectivity.failing:
                 self.connectivity.record_answer()
+            self.connectivity.record_write()
             return result
 
-        return self._run(attempt_once)
+        return attempt_once
 
-    def _run(self, attempt: Callable[[], T]) -> T:
-        """Retry ``attempt`` within the bounds; record in the shared state whether the database is away."""
+    def _run(self, attempt: Callable[[], T], *, writes: bool = False) -> T:
+        """Retry ``attempt`` within the bounds; record in the shared state whether the database is away.
+
+        A server that refuses an attempt that writes, and says that it takes writes, is not away: it refuses.
+        """
         attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage, self._patience.connect)
         with self._as_unavailable():
             try:
@@ -167,10 +195,24 @@ class Database:
             except Exception as error:
                 if db_errors.is_away(error):
                     self._drop_read_only(error)
+                    if writes and self._note_refused_write(error):
+                        raise
                     # A single failure may come from a pooled connection that a restart of the server has closed.
                     sure = attempts.failures > 1 or not self._max_retries
                     (self.connectivity.record_loss if sure else self.connectivity.record_failure)(error)
                 raise
+
+    def _note_refused_write(self, error: Exception) -> bool:
+        """Record a refusal if a server has taken no write and says that it takes writes; return whether that is so."""
+        if not db_errors.is_read_only(error):
+            return False
+        try:
+            self._open_session(False).close()
+        except Exception as read_error:
+            LOG.debug("The database takes no writes: %s", db_errors.first_line(read_error))
+            return False
+        self.connectivity.record_refusal(error)
+        return True
 
     def run_past_duplicates(
         self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs
@@ -207,7 +249,7 @@ class Database:
             session = self._run(lambda: self._open_session(snapshot))
         else:
             with self._as_unavailable():
-                session = self._open_without_retries(snapshot)
+                session = self._without_retries(lambda: self._open_session(snapshot))
         with self._as_unavailable(), contextlib.closing(session):
             yield session
 
@@ -222,6 +264,8 @@ class Database:
             unavailable = db_errors.unavailable(error)
             if unavailable is None:
                 raise
+            if db_errors.is_refusal(error):
+                self.connectivity.record_refusal(error)
             raise unavailable from error
 
     def _enter(self, writer: galera.Writer, session: orm.Session) -> galera.Term | None:
@@ -268,18 +312,18 @@ class Database:
             self.connectivity.record_answer()
         return session
 
-    def _open_without_retries(self, snapshot: bool) -> orm.Session:
-        """Open a session as :meth:`_open_session` does, without retries; only a host that does not refuse delays it."""
+    def _without_retries(self, attempt: Callable[[], T]) -> T:
+        """Return the result of an attempt that only a host that does not refuse delays."""
         began = time.monotonic()
         try:
-            return self._open_session(snapshot)
+            return attempt()
         except Exception as error:
             self._drop_read_only(error)
             if self.connectivity.lost or not db_errors.is_away(error):
                 raise
         # The failure may come from a connection that a restart has closed; by now the pool has dropped those.
         try:
-            return self._open_session(snapshot)
+            return attempt()
         except Exception as error:
             # A server that refuses at once may be restarting: patient callers wait for that.
             if db_errors.is_away(error) and time.monotonic() - began > self._patience.refusal:
@@ -304,8 +348,13 @@ class Database:
         return self.connectivity.lost
 
     @property
+    def refusal(self) -> str | None:
+        """Why the database refuses transactions although it answers, such as a full disk; None if it does not."""
+        return self.connectivity.refusal
+
+    @property
     def returns(self) -> int:
-        """The number of times that the database answered again after it was away, even for a moment."""
+        """The number of times that the database answered or was written again after it was away, even for a moment."""
         return self.connectivity.returns
 
     def close(self) -> None:
@@ -339,7 +388,8 @@ class _Attempts:
             self.away_since = max(state.start_time, now - self.connect_timeout)
         self.failures += 1
         late = self.failures > 1 and now - self.away_since > self.max_outage
-        return late or self.connectivity.lost or state.attempt_number > self.max_retries
+        useless = self.connectivity.lost or self.connectivity.refusal is not None
+        return late or useless or state.attempt_number > self.max_retries
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
@@ -355,8 +405,8 @@ def connect(conf: Any, *, create: bool = False, url: str | None = None) -> Datab
     """Return the database that ``[database] connection`` names, or the argument ``--to`` of a command with ``url``.
 
     With ``create``, a missing SQLite file is made, and its folder. Raises
-    :class:`NoDatabase` for a missing file without ``create``, and :class:`~tonnage.capacity.errors.ConfigurationError`
-    if no URL is set or the URL cannot be used.
+    :class:`~tonnage.ledger.db.sqlite_file.NoDatabase` for a missing file without ``create``, and
+    :class:`~tonnage.capacity.errors.ConfigurationError` if no URL is set or the URL cannot be used.
     """
     options = conf.database
     if not (url or options.connection):
@@ -372,11 +422,8 @@ def connect(conf: Any, *, create: bool = False, url: str | None = None) -> Datab
         timeouts=dialects.Timeouts(options.lock_timeout, options.idle_transaction_timeout, options.sqlite_busy_timeout),
         name=_CONNECTION if url is None else "--to",
     )
-    if file := _sqlite_file(engine.url):
-        if create:
-            _make_file(file)
-        else:
-            _require_file(file)
+    if file := sqlite_file.path_of(engine.url):
+        (sqlite_file.make if create else sqlite_file.require)(file)
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
 
 
@@ -426,6 +473,8 @@ def create_engine(
             "numbers are due"
         ) from None
     _prepare_connections(engine, prepare, timeouts)
+    if file := sqlite_file.path_of(engine.url):
+        sqlite_file.OpenFile(file).attach(engine)
     exc_filters.register_engine(engine)
     return engine
 
@@ -466,34 +515,3 @@ def _to_json(value: Any) -> str:
 
 #: The stats of pools are JSON. A scheduler that starts reads many pools, so a fast decoder pays.
 _JSON: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
-
-
-def _sqlite_file(url: sa.URL) -> str | None:
-    """Return the file that a URL names; None for another kind of database, one in memory, or SQLite's own URIs."""
-    file = url.database if url.get_backend_name() == "sqlite" else None
-    return None if not file or file.startswith((":memory:", "file:")) else file
-
-
-def _require_file(file: str) -> None:
-    """Raise :class:`NoDatabase` if the file is missing: SQLite would create an empty file, even in a wrong folder."""
-    if os.path.exists(file):
-        return
-    where = "" if os.path.isabs(file) else f" in {os.getcwd()}, where this was started"
-    raise NoDatabase(
-        f"there is no database {file}{where} (option [database] connection); if the option is right and this is the "
-        "right place, run 'tonnage-manage db sync', which makes it"
-    )
-
-
-def _make_file(file: str) -> None:
-    """Make the folder of an SQLite file, and the file, for its owner only. SQLite gives its log the same mode."""
-    folder = os.path.dirname(file)
-    if folder:
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise errors.ConfigurationError(
-                f"option [database] connection: folder {folder} cannot be made: {error.strerror}"
-            ) from error
-    with contextlib.suppress(OSError):  # it exists, or SQLite tells why it cannot be made
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

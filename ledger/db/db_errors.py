@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Database errors: transactions that collide, and a database that cannot be reached."""
+"""Database errors: transactions that collide, and a database that cannot be reached or written."""
 
 import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
-from tonnage.ledger.db import hosts
+from tonnage.ledger.db import hosts, sqlite_file
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +40,33 @@ _REFUSED = frozenset({"28000", "28P01", "3D000", 1044, 1045, 1049, 1698})
 #: The server is away, stopping or starting, or useless.
 _AWAY = _READ_ONLY | _SESSION_ENDED | _REFUSED | {"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055}
 
+#: Errors of the DB-API that speak of one statement: of its values, of constraints, or of the program that sent it.
+_OF_STATEMENTS = ("DataError", "IntegrityError", "InterfaceError", "NotSupportedError", "ProgrammingError")
+
+#: Further errors of that sort, which the drivers raise as errors of the database. Of PostgreSQL: classes of SQLSTATEs
+#: (transaction state, rollback, limits of a statement). Of SQLite: primary codes. Of MariaDB: limits of a message, a
+#: condition or a conversion, mixed collations, a text in a wrong character set, SIGNAL of a trigger.
+_POSTGRESQL_STATEMENTS = frozenset({"24", "25", "40", "54"})
+_SQLITE_STATEMENTS = frozenset(
+    {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_ABORT, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA}
+)
+_MARIADB_STATEMENTS = frozenset(
+    {1052, 1153, 1210, 1241, 1242, 1267, 1270, 1271, 1292, 1300, 1301, 1390, 1411, 1436, 1644, 1690, 3819, 3988, 4025}
+)
+
+#: Errors of statements that say that the database is no ledger any more: it lacks a table, a column or a right. The
+#: schema was right when the process started.
+_NO_LEDGER = frozenset({"42501", "42P01", "42703", "3F000", 1146})
+_SQLITE_NO_LEDGER = ("no such table", "no such column")
+
+#: Seconds without another refused transaction after which one that was committed ends a refusal. Small transactions
+#: may succeed on a full disk.
+QUIET = 10.0
+
+#: The beginnings of messages about a database that is lost, and about one that refuses.
+_SILENT = "the database does not answer"
+_UNWRITABLE = "the ledger cannot be written"
+
 #: Code of a psycopg error without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"
 
@@ -48,13 +76,17 @@ class Collision(Exception):
 
 
 class Connectivity:
-    """Whether the last attempt reached the database. Threads may share it.
+    """Whether the last attempt reached the database, and whether it carries out transactions. Threads may share it.
 
     While the database is lost, each transaction tries once and does not wait: the first transaction that failed has
-    already waited for all.
+    already waited for all. The same holds while the database answers and refuses what the ledger needs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: str, quiet: float = QUIET, clock: Callable[[], float] = time.monotonic) -> None:
+        """``address`` names the database in logs."""
+        self._address, self._clock = address, clock
+        #: Seconds after the last refused transaction from which on a committed one ends the refusal.
+        self.quiet = quiet
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._hosts = hosts.HostOrder()
@@ -62,7 +94,10 @@ class Connectivity:
         self.failing = False
         self._last_error = ""
         self.lost = False
-        #: Number of times that the database has answered again.
+        #: Why the database refuses transactions although it answers; None if it does not.
+        self.refusal: str | None = None
+        self._refused_at = 0.0
+        #: Number of times that the database has answered, or has been written, again.
         self.returns = 0
 
     def connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
@@ -80,7 +115,7 @@ class Connectivity:
             yield
             return
         if not self._turn.acquire(blocking=False):
-            raise errors.DatabaseUnreachable(f"the database does not answer: {self._last_error}")
+            raise errors.DatabaseUnreachable(f"{_SILENT}: {self._last_error}")
         try:
             yield
         finally:
@@ -111,6 +146,35 @@ class Connectivity:
         if not lost:
             message = "The database cannot be reached; requests that need it fail until it answers: %s"
             LOG.error(message, first_line(error))
+
+    def record_refusal(self, error: BaseException) -> None:
+        """Record that the database answers, and does not carry out a transaction that is right in itself."""
+        with self._lock:
+            is_first, self.refusal, self._refused_at = self.refusal is None, first_line(error), self._clock()
+        if is_first:
+            message = "The ledger in %s cannot be written: %s; requests that need it fail until it can"
+            LOG.error(message, self._address, first_line(error))
+
+    def record_write(self) -> None:
+        """Record that a transaction that writes was committed: it ends a refusal, if that was not renewed lately."""
+        if self.refusal is not None and self._end_refusal():
+            LOG.info("The ledger can be written again")
+
+    def _end_refusal(self) -> bool:
+        """End a refusal that was not renewed lately; return whether it was ended by this call."""
+        with self._lock:
+            if self.refusal is None or self._clock() - self._refused_at < self.quiet:
+                return False
+            self.refusal = None
+            self.returns += 1
+            return True
+
+    def require_usable(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.DatabaseUnreachable` while the database is lost or refuses."""
+        if self.lost:
+            raise errors.DatabaseUnreachable(f"{_SILENT}: {self._last_error}")
+        if (refusal := self.refusal) is not None:
+            raise errors.DatabaseUnreachable(f"{_UNWRITABLE}: {refusal}")
 
 
 def log_level(error: errors.TonnageError) -> int:
@@ -143,6 +207,40 @@ def is_read_only(error: BaseException) -> bool:
     return any(code in _READ_ONLY for code in _codes(error))
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the database answers, and does not carry out a transaction that is right in itself.
+
+    Its disk is full or fails, its files are damaged or gone, it lacks memory, a table, a column or a right: all errors
+    but those that another transaction causes, that speak of one statement or of its values, or that tell that there is
+    no connection.
+    """
+    if is_transient(error):
+        return False
+    return any(isinstance(cause, sqlite_file.LostFile) or _is_of_database(cause) for cause in _causes(error))
+
+
+def _is_of_database(error: BaseException) -> bool:
+    """Return whether an error of a driver speaks of the database as a whole, and not of one statement."""
+    driver = type(error).__module__.partition(".")[0]
+    code: int | str | None
+    if driver == "sqlite3":
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None or str(error).startswith(_SQLITE_NO_LEDGER):
+            return code is not None
+        is_of_statement = code & 0xFF in _SQLITE_STATEMENTS
+    elif driver == "pymysql":
+        code = next(_codes_of(error), None)
+        is_of_statement = code in _MARIADB_STATEMENTS
+    elif driver == "psycopg":
+        code = next(_codes_of(error), None)
+        is_of_statement = str(code)[:2] in _POSTGRESQL_STATEMENTS
+    else:
+        return False
+    if code is None:
+        return False
+    return code in _NO_LEDGER or not (is_of_statement or _is_derived(error, *_OF_STATEMENTS))
+
+
 def _is_full(error: BaseException) -> bool:
     """Return whether the server answers but takes no more connections."""
     return any(code in _FULL for code in _codes(error))
@@ -158,9 +256,11 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
             "all connections to the database that this process may open are in use, and none was free within "
             "[database] pool_timeout; see max_pool_size and max_overflow there"
         )
+    first = first_line(error)
+    if is_refusal(error):
+        return errors.DatabaseUnreachable(f"{_UNWRITABLE}: {first}")
     if not is_transient(error):
         return None
-    first = first_line(error)
     if _SQLITE_LOCKED in first:
         return errors.Unavailable(
             "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
@@ -172,7 +272,7 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
             f"max_pool_size and max_overflow of all processes together: {first}"
         )
     error_class = errors.Unavailable if is_collision(error) else errors.DatabaseUnreachable
-    return error_class(f"the database does not answer: {first}")
+    return error_class(f"{_SILENT}: {first}")
 
 
 def first_line(error: BaseException) -> str:
@@ -180,22 +280,33 @@ def first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def _codes(error: BaseException) -> Iterator[str | int]:
-    """Yield the codes that the database's driver gives to an error and to the errors that caused it."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
-            yield 1205
-        sqlstate = getattr(cause, "sqlstate", None)
-        if type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
-            yield cause.args[0]
-        elif isinstance(sqlstate, str):
-            yield sqlstate
-        elif type(cause).__module__.startswith("psycopg") and _is_operational(cause):
-            yield "53300" if any(words in str(cause) for words in _FULL_WORDS) else _NO_CONNECTION
+        yield cause
         cause = cause.__cause__
 
 
-def _is_operational(error: BaseException) -> bool:
-    """Return whether the error is an OperationalError of the DB-API, or of a derived class, as timeouts are."""
-    return any(base.__name__ == "OperationalError" for base in type(error).__mro__)
+def _codes(error: BaseException) -> Iterator[str | int]:
+    """Yield the codes that the database's driver gives to an error and to the errors that caused it."""
+    for cause in _causes(error):
+        yield from _codes_of(cause)
+
+
+def _codes_of(error: BaseException) -> Iterator[str | int]:
+    """Yield the code that the database's driver gives to an error, if it gives one."""
+    if isinstance(error, sqlite3.OperationalError) and _SQLITE_LOCKED in str(error):
+        yield 1205
+    sqlstate = getattr(error, "sqlstate", None)
+    if type(error).__module__.startswith("pymysql") and error.args and isinstance(error.args[0], int):
+        yield error.args[0]
+    elif isinstance(sqlstate, str):
+        yield sqlstate
+    elif type(error).__module__.startswith("psycopg") and _is_derived(error, "OperationalError"):
+        yield "53300" if any(words in str(error) for words in _FULL_WORDS) else _NO_CONNECTION
+
+
+def _is_derived(error: BaseException, *names: str) -> bool:
+    """Return whether the error is one of these of the DB-API, or of a derived class, as timeouts are."""
+    return any(base.__name__ in names for base in type(error).__mro__)

@@ -17,6 +17,9 @@ from tonnage.ledger.models.base import utcnow
 #: Execution option of connections that only read.
 READ_ONLY = "tonnage_read_only"
 
+#: Execution option of connections whose transactions wait only for a moment for the write lock of SQLite.
+IMPATIENT = "tonnage_impatient"
+
 #: SQLAlchemy's names of the databases that may be clusters of Galera.
 GALERA = ("mysql", "mariadb")
 
@@ -181,8 +184,18 @@ def prepare_sqlite(connection: sqlite3.Connection, timeouts: Timeouts) -> None:
 
 def begin_sqlite(connection: sa.Connection) -> None:
     """Begin a transaction; take the write lock unless the transaction only reads."""
-    read_only = connection.get_execution_options().get(READ_ONLY, False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+    options = connection.get_execution_options()
+    if options.get(READ_ONLY, False):
+        connection.exec_driver_sql("BEGIN")
+    elif options.get(IMPATIENT, False):
+        timeout = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
+        connection.exec_driver_sql("PRAGMA busy_timeout = 1000")
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {timeout}")
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def public_address(url: sa.URL) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.locks import backend_notices
 from tonnage.ledger.locks.backend_notices import Notice
 
@@ -20,13 +21,17 @@ AGENT = "tonnage-agent"
 #: Time for which a scheduler that is gone is kept.
 KEPT = datetime.timedelta(days=30)
 
+#: Most characters of the reason for which the ledger refuses transactions.
+_LONGEST_FAULT = 255
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRow:
     """A scheduler process, or a backend with the agent process that runs it (``host`` is then ``host@backend``).
 
     ``silence`` is the number of seconds since its last heartbeat or report, by the database's clock; None: none yet.
-    ``notice`` is the last notice of the agent of a backend.
+    ``ledger_fault`` is why the ledger refuses the transactions of a scheduler, None if it does not; ``notice`` is the
+    last notice of the agent of a backend.
     """
 
     binary: str
@@ -39,6 +44,7 @@ class ServiceRow:
     default_ratio: str | None = None
     calculation: str | None = None
     hook_extensions: str = ""
+    ledger_fault: str | None = None
     draining: bool = False
     notice: Notice | None = None
 
@@ -52,7 +58,8 @@ class SchedulerProcess:
     """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages.
 
     ``nonce`` distinguishes it from another process with the same host. ``hook_extensions`` are the names, with commas
-    between them, of the extensions whose hooks take part in its transactions.
+    between them, of the extensions whose hooks take part in its transactions. ``ledger_fault`` is why the ledger
+    refuses its transactions, None if it does not.
     """
 
     binary: str
@@ -63,6 +70,7 @@ class SchedulerProcess:
     calculation: str | None = None
     hook_extensions: str = ""
     listening: bool = False
+    ledger_fault: str | None = None
 
 
 def shares_host(session: orm.Session, me: SchedulerProcess) -> bool:
@@ -83,6 +91,7 @@ def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
         "default_ratio": me.default_ratio,
         "calculation": me.calculation,
         "hook_extensions": me.hook_extensions,
+        "ledger_fault": me.ledger_fault and storable_text(me.ledger_fault)[:_LONGEST_FAULT],
         **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
     statement = (
@@ -158,6 +167,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             default_ratio=row.default_ratio,
             calculation=row.calculation,
             hook_extensions=row.hook_extensions,
+            ledger_fault=row.ledger_fault,
         )
         for row, at in session.execute(sa.select(service, now))
     ]

@@ -174,6 +174,7 @@ def upgrade() -> None:
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("disabled_reason", exact_text(255), nullable=True),
         sa.Column("nonce", exact_text(32), nullable=True),
+        sa.Column("ledger_fault", exact_text(255), nullable=True),
         sa.PrimaryKeyConstraint("binary", "host", name="pk_services"),
         if_not_exists=True,
     )
@@ -202,6 +203,13 @@ def upgrade() -> None:
         sa.Column("node", exact_text(511), nullable=False),
         sa.Column("uses", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("slot", name="pk_writer_slots"),
+        if_not_exists=True,
+    )
+    op.create_table(
+        "write_probes",
+        sa.Column("id", Uuid, nullable=False),
+        sa.Column("filler", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_write_probes"),
         if_not_exists=True,
     )
     op.create_table(

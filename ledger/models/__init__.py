@@ -11,7 +11,7 @@ from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, 
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
 from tonnage.ledger.models.quota_limits import QuotaLimit, QuotaUsage
 from tonnage.ledger.models.refusals import Refusal
-from tonnage.ledger.models.schedulers import LedgerIdentity, Rules, Service, WriterSlot
+from tonnage.ledger.models.schedulers import LedgerIdentity, Rules, Service, WriteProbeRow, WriterSlot
 from tonnage.ledger.models.volume_types import ExtraSpec, QosSpecs, TypeAccess, TypeQos, VolumeType
 from tonnage.ledger.models.volumes import Claim, Message, RequestKey, Volume
 
@@ -45,6 +45,7 @@ __all__ = [
     "Uuid",
     "Volume",
     "VolumeType",
+    "WriteProbeRow",
     "WriterSlot",
     "age",
     "silence",

@@ -14,7 +14,8 @@ class Service(Base):
 
     The rules that all schedulers use are in :class:`Rules`, and ``hook_extensions`` are a part of them. ``enabled`` is
     set by an operator. ``last_listened_at`` is the last time at which it received messages of agents; null if it never
-    did. ``nonce`` is that of the process which sent the last heartbeat.
+    did. ``nonce`` is that of the process which sent the last heartbeat. ``ledger_fault`` is why the ledger refuses its
+    transactions, null if it does not.
     """
 
     __tablename__ = "services"
@@ -30,6 +31,7 @@ class Service(Base):
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     nonce: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
+    ledger_fault: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
 
 
 class Rules(Base):
@@ -77,3 +79,12 @@ class WriterSlot(Base):
     term: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     node: orm.Mapped[str] = orm.mapped_column(exact_text(511))
     uses: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+
+
+class WriteProbeRow(Base):
+    """A row of a transaction that deletes it again: it shows whether the ledger can be written. No row is ever left."""
+
+    __tablename__ = "write_probes"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    filler: orm.Mapped[bytes] = orm.mapped_column(sa.LargeBinary)

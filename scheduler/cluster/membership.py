@@ -150,7 +150,7 @@ class Membership:
 
     def heartbeat(self) -> None:
         """Note in the ledger that this scheduler is up, unless it has left."""
-        me = replace(self._me(self._settings), listening=self.listening)
+        me = replace(self._me(self._settings), listening=self.listening, ledger_fault=self._database.refusal)
         with self._registration:
             shares_host = not self._left and self._database.run(_record_heartbeat, me)
         if shares_host:

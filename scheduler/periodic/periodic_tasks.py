@@ -75,6 +75,8 @@ class BackendMonitor:
             # No scheduler can record reports. Requests are declined, so this is the attempt to reach it.
             with self._database.reading():
                 pass
+        if self._database.refusal is not None and not self._is_writable():
+            return
         now, hosts = self._clock(), self._cache_refresh.hosts
         gap, self.last_round = now - self.last_round, now
         came_back, self._returns = self._returns != self._database.returns, self._database.returns
@@ -88,6 +90,14 @@ class BackendMonitor:
             with self._database.reading() as session:
                 self._cache_refresh.refresh(session, backends.load_backends(session, ids=overdue))
         hosts.update_statuses(now)
+
+    def _is_writable(self) -> bool:
+        """Return whether the ledger can be written again; until then no scheduler can record reports."""
+        try:
+            self._database.require_writable()
+        except errors.DatabaseUnreachable:
+            return False
+        return True
 
 
 class Purge:

@@ -82,8 +82,9 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
     def is_working(self) -> bool:
         """Return whether requests can be decided. While they cannot, Cinder shows this scheduler as down."""
         refuses = CONF.tonnage.without_ledger == ledger_options.REFUSE
-        is_away = self._ledger is not None and self._ledger.database.away
-        return bool(super().is_working()) and not (refuses and is_away)
+        database = None if self._ledger is None else self._ledger.database
+        is_useless = database is not None and (database.away or database.refusal is not None)
+        return bool(super().is_working()) and not (refuses and is_useless)
 
     def update_service_capabilities(
         self,

@@ -18,7 +18,9 @@ function Overview({ overview, time }) {
   const drift = overview.findings.filter(({ is_drift }) => is_drift);
   const others = overview.findings.filter(({ is_drift }) => !is_drift);
   return html`
-    <p class=${overview.drift_count === 0 ? "answer" : "answer refused"}>${overview.drift_count === 0
+    <p class=${overview.drift_count === 0 ? "answer" : "answer refused"}>${overview.pools === 0 && overview.drift_count === 0
+      ? "There is no pool to check: no agent has reported to this ledger yet."
+      : overview.drift_count === 0
       ? `${count(overview.pools, "pool")} checked: the ledger is right.`
       : `${count(overview.drift_count, "difference")} found in ${count(overview.pools, "pool")}.`}
       <span class="reason"> ${age(overview.checked_at, time)} ago</span></p>

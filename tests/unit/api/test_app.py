@@ -5,6 +5,7 @@ import json
 import logging
 import pathlib
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +16,13 @@ from falcon import testing
 
 from tests.servers import ledger_schema
 from tests.unit.api.cluster import Client, Cluster, configuration
+from tests.unit.ledger import faults
 from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication, policies
 from tonnage.capacity import errors
 from tonnage.ledger.db import database
+from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 
@@ -294,6 +297,74 @@ def test_health_reports_each_absent_part_and_logs_it_once(unused_port: int, capl
         assert answer.json["reasons"] == ["the database does not answer", "the message bus does not take messages"]
     assert sum("healthcheck" in record.message for record in caplog.records) == 1
     away.close()
+
+
+@pytest.fixture
+def refusing(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    """A ledger whose file is damaged in all tables but that of the schedulers, of which two are up."""
+    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    ledger_schema.create(engine)
+    ledger = database.Database(engine, patience=database.Patience(write_interval=0.0, quiet=0.0))
+    for host in ("one", "two"):
+        ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host=host))
+    yield ledger
+    ledger.close()
+
+
+def test_health_tells_that_the_ledger_cannot_be_written(cluster: Cluster, refusing: database.Database) -> None:
+    client = Client(app.build(configuration(), refusing, cluster.scheduler, authentication.noauth))
+    assert client.simulate_get("/healthcheck").status_code == 200
+    for statement in ("INSERT INTO write_probes", "SELECT services"):
+        with faults.failing(refusing.engine, statement, full_disk()):
+            answers = [client.simulate_get("/healthcheck") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [503, 503]
+        assert [answer.json["reasons"] for answer in answers] == [["the ledger cannot be written"]] * 2
+        assert client.simulate_get("/healthcheck").status_code == 200
+
+
+def test_health_tells_that_all_schedulers_cannot_write_the_ledger(
+    cluster: Cluster, refusing: database.Database
+) -> None:
+    """What a scheduler writes may need room where this process needs none."""
+    client = Client(app.build(configuration(), refusing, cluster.scheduler, authentication.noauth))
+    for host, status in (("one", 200), ("two", 503)):
+        process = heartbeats.SchedulerProcess(
+            binary=heartbeats.SCHEDULER, host=host, ledger_fault="could not extend file: No space left on device\0" * 9
+        )
+        refusing.run(heartbeats.heartbeat, process)
+        answer = client.simulate_get("/healthcheck")
+        assert answer.status_code == status
+    assert answer.json["reasons"] == ["the ledger cannot be written"]
+
+
+def full_disk() -> sqlite3.Error:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
+
+
+def test_only_administrators_see_why_the_ledger_does_not_work(
+    cluster: Cluster, project: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = [
+        cluster.client(),
+        cluster.client("member", "reader", project=project),
+        cluster.client("admin", project=project),
+    ]
+    with faults.failing(cluster.database.engine, "", full_disk()):
+        answers = [client.simulate_get("/v3/types") for client in clients for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [503] * 6
+    messages = [answer.json["serviceUnavailable"]["message"] for answer in answers]
+    words = "The cause: the ledger cannot be written: database or disk is full"
+    assert [message.endswith(words) for message in messages] == [True, True, False, False, True, True]
+    assert not any("full" in message for message in messages[2:4])
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == [
+        f"The ledger in {cluster.database.engine.url} cannot be written: database or disk is full; requests that "
+        "need it fail until it can"
+    ]
+    assert not any(record.exc_info for record in caplog.records)
+    cluster.database.connectivity.quiet = 0.0
+    cluster.database.run(lambda session: None)
 
 
 def test_health_of_a_server_out_of_service(cluster: Cluster, tmp_path: pathlib.Path) -> None:

@@ -44,7 +44,7 @@ def settings() -> Settings:
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     ledger_schema.create(engine)
-    yield database.Database(engine)
+    yield database.Database(engine, patience=database.Patience(write_interval=0.0))
     engine.dispose()
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from tests.unit.cli.overviews.overview_ledger import Ledger
 from tests.unit.scheduler.world import BACKEND
+from tonnage.capacity import errors
 from tonnage.ledger import models
 
 POOL = f"{BACKEND}#p0"
@@ -28,6 +29,17 @@ def test_a_right_ledger_has_status_0(ledger: Ledger) -> None:
     assert "2 pool(s) checked: the ledger is right" in ledger.run("ledger check")
     assert json.loads(ledger.run("ledger check --json"))["clean"]
     assert ledger.run("ledger repair") == "There is nothing to mend\n"
+
+
+@pytest.mark.parametrize("command", ["ledger check", "ledger check --json", "ledger check --strict"])
+def test_an_empty_ledger_is_not_right(ledger: Ledger, command: str) -> None:
+    """It may be a new one in the place of a lost one."""
+    with ledger.engine.begin() as connection:
+        for table in reversed(models.Base.metadata.sorted_tables):
+            connection.execute(sa.delete(table))
+    words = r"^there is nothing to check: no agent has introduced a backend to the ledger in sqlite:///"
+    with pytest.raises(errors.ConfigurationError, match=words):
+        ledger.run(command)
 
 
 def test_a_wrong_counter_is_found(wrong: Ledger) -> None:

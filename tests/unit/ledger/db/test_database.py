@@ -5,7 +5,6 @@ import contextlib
 import datetime
 import gc
 import logging
-import os
 import pathlib
 import socket
 import sqlite3
@@ -39,33 +38,6 @@ def configured(url: str) -> cfg.ConfigOpts:
     conf([], project="tonnage", default_config_files=[])
     conf.set_override("connection", url, group="database")
     return conf
-
-
-def test_a_missing_file_is_made_only_on_demand(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    relative = configured("sqlite:///./var/tonnage.sqlite")
-    with pytest.raises(database.NoDatabase) as caught:
-        database.connect(relative)
-    assert caught.value.message == (
-        f"there is no database ./var/tonnage.sqlite in {tmp_path}, where this was started (option [database] "
-        "connection); if the option is right and this is the right place, run 'tonnage-manage db sync', which makes it"
-    )
-    with pytest.raises(database.NoDatabase, match=rf"^there is no database {tmp_path}/x \(option"):
-        database.connect(configured(f"sqlite:///{tmp_path}/x"))
-    assert os.listdir() == []
-    made = database.connect(relative, create=True)
-    with made.reading():
-        assert {name: os.stat(f"var/{name}").st_mode & 0o777 for name in os.listdir("var")} == dict.fromkeys(
-            os.listdir("var"), 0o600
-        )
-        assert os.stat("var").st_mode & 0o777 == 0o700
-    made.close()
-    database.connect(relative).close()
-
-
-def test_urls_without_a_file_name_no_sqlite_file() -> None:
-    for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
-        assert database._sqlite_file(sa.make_url(url)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 import logging
+import sqlite3
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -254,6 +255,40 @@ def test_a_database_that_is_away_is_not_logged_in_each_round(
             clock.now += 10
             run_periodic_tasks()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_no_backend_is_down_because_the_ledger_could_not_be_written(
+    core: SchedulerManager,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    run_periodic_tasks: Callable[[], None],
+) -> None:
+    """Nobody can record reports, and the scheduler tells the others why, and when that has ended."""
+    forget_reports(ledger)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with faults.failing(ledger.engine, "UPDATE pools", full):
+        with pytest.raises(errors.DatabaseUnreachable):
+            ledger.run(lambda session: session.execute(sa.update(models.Pool).values(allocated_capacity_gb=0)) and None)
+        while clock.now <= settings.service_down_time + 30:
+            clock.now += 1
+            run_periodic_tasks()
+    assert faults_of_schedulers(ledger) == ["database or disk is full"]
+    assert core.get_pools(PoolQuery())  # requests are tried, so that the first after the outage succeeds
+    ledger.connectivity.quiet = 0.0
+    clock.now += 10
+    run_periodic_tasks()
+    assert ledger.refusal is None
+    assert state(core) == "up"
+    clock.now += 10
+    run_periodic_tasks()
+    assert faults_of_schedulers(ledger) == [None]
+
+
+def faults_of_schedulers(ledger: database.Database) -> list[str | None]:
+    with ledger.reading() as session:
+        return [row.ledger_fault for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
 
 
 def test_rules_of_the_others_are_adopted_in_the_next_sweep(

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of an SQLite database, and files that vanish while they are open."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger.db import database, sqlite_file
+from tonnage.ledger.db import options as database_options
+
+
+def configured(url: str) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    database_options.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    conf.set_override("connection", url, group="database")
+    return conf
+
+
+def test_a_missing_file_is_made_only_on_demand(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = configured("sqlite:///./var/tonnage.sqlite")
+    with pytest.raises(sqlite_file.NoDatabase) as caught:
+        database.connect(relative)
+    assert caught.value.message == (
+        f"there is no database ./var/tonnage.sqlite in {tmp_path}, where this was started (option [database] "
+        "connection); if the option is right and this is the right place, run 'tonnage-manage db sync', which makes it"
+    )
+    with pytest.raises(sqlite_file.NoDatabase, match=rf"^there is no database {tmp_path}/x \(option"):
+        database.connect(configured(f"sqlite:///{tmp_path}/x"))
+    assert os.listdir() == []
+    made = database.connect(relative, create=True)
+    with made.reading():
+        assert {name: os.stat(f"var/{name}").st_mode & 0o777 for name in os.listdir("var")} == dict.fromkeys(
+            os.listdir("var"), 0o600
+        )
+        assert os.stat("var").st_mode & 0o777 == 0o700
+    made.close()
+    database.connect(relative).close()
+
+
+def test_urls_without_a_file_name_no_sqlite_file() -> None:
+    for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
+        assert sqlite_file.path_of(sa.make_url(url)) is None
+
+
+def add(session: orm.Session) -> None:
+    session.execute(sa.text("INSERT INTO entries VALUES (1)"))
+
+
+def count(ledger: database.Database) -> int:
+    with ledger.reading() as session:
+        return int(session.scalar(sa.text("SELECT COUNT(*) FROM entries")) or 0)
+
+
+def open_ledger(file: pathlib.Path) -> database.Database:
+    engine = database.create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE entries (id INT)"))
+    return database.Database(engine, patience=database.Patience(quiet=0.0))
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    ledger = open_ledger(tmp_path / "ledger.sqlite")
+    ledger.run(add)
+    yield ledger
+    ledger.close()
+
+
+def remove(file: pathlib.Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+
+
+def replace_empty(file: pathlib.Path) -> None:
+    remove(file)
+    file.touch()
+
+
+def replace_by_another_ledger(file: pathlib.Path) -> None:
+    remove(file)
+    open_ledger(file.with_name("other.sqlite")).close()
+    file.with_name("other.sqlite").rename(file)
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite", "ledger.sqlite-wal"])
+@pytest.mark.parametrize("act", [remove, replace_empty, replace_by_another_ledger])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_file_that_is_lost_while_it_is_open_takes_no_writes(
+    tmp_path: pathlib.Path,
+    ledger: database.Database,
+    name: str,
+    act: Callable[[pathlib.Path], None],
+    pooled: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A write would be lost with the process, and a new connection would begin another ledger."""
+    file = tmp_path / name
+    reader = ledger.engine.connect()  # so that the log stays, and that further connections are new ones
+    if pooled:
+        reader.close()
+    act(file)
+    for _ in range(2):
+        with pytest.raises(errors.DatabaseUnreachable, match=rf"^the ledger cannot be written: {file} was re"):
+            ledger.run(add)
+        with pytest.raises(errors.DatabaseUnreachable, match=r"bring the original file back, or restart all processes"):
+            count(ledger)
+    assert ledger.refusal is not None
+    file.with_name("elsewhere").replace(file)
+    ledger.run(add)
+    assert (count(ledger), ledger.refusal) == (2, None)
+    assert [record.levelname for record in caplog.records if record.levelno > 20] == ["ERROR"]
+    reader.close()
+
+
+def test_the_log_of_sqlite_may_vanish_with_the_last_connection(
+    tmp_path: pathlib.Path, ledger: database.Database
+) -> None:
+    for number in range(2, 4):
+        ledger.engine.dispose()
+        assert os.listdir(tmp_path) == ["ledger.sqlite"]
+        (tmp_path / "ledger.sqlite-wal").touch()  # another file by this name until then
+        (tmp_path / "ledger.sqlite-wal").unlink()
+        ledger.run(add)
+        assert count(ledger) == number
