@@ -24,7 +24,7 @@ _CONTROL_PARAMETERS = frozenset(
 _MAX_FILTER = 2 * MAX_LENGTH + 1
 
 #: Filters whose value is no single text of a column.
-_LONG_FILTERS = frozenset({"metadata"})
+_LONG_FILTERS = frozenset({"metadata", "extra_specs"})
 
 #: Most digits of a number in a query.
 _DIGITS = 18

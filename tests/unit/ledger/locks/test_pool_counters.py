@@ -17,6 +17,7 @@ from tonnage.ledger import models
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.locks import pool_counters
 from tonnage.rpc.messages import (
+    REPORT_STEP,
     Answer,
     BackendReport,
     Command,
@@ -145,7 +146,9 @@ def test_an_outcome_may_arrive_after_a_report_that_contains_it() -> None:
     assert bench.in_flight() == 7
 
 
-@pytest.mark.parametrize("change", [{"seq": -1}, {"covers": -20}, {"epoch": -1}], ids=lambda change: next(iter(change)))
+@pytest.mark.parametrize(
+    "change", [{"seq": -REPORT_STEP}, {"covers": -20}, {"epoch": -1}], ids=lambda change: next(iter(change))
+)
 def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict[str, int]) -> None:
     bench = one_pool()
     bench.world.pools["host0@b#p"].ratio = 1.0
@@ -154,7 +157,7 @@ def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict
     # The ledger compares the report itself, even if the scheduler's cache is wrong.
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
-    examined = bench.scheduler.hosts.diff_report(backend, report).report
+    examined = bench.scheduler.hosts.diff_report(backend, report, 100).report
     applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.report_seq)])
     assert applied == [None]
     assert bench.world.rows("SELECT ratio FROM pools") == [(2.0,)]
@@ -165,7 +168,7 @@ def test_a_report_compared_with_an_older_report_changes_nothing() -> None:
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     bench.world.pools["host0@b#p"].ratio = 1.0
-    examined = bench.scheduler.hosts.diff_report(backend, bench.agent().look()).report
+    examined = bench.scheduler.hosts.diff_report(backend, bench.agent().look(), 100).report
     applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.report_seq - 1)])
     assert applied == [None]
 
