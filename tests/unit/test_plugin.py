@@ -70,7 +70,7 @@ def test_a_filter_with_former_names_is_cached_and_declares_its_verdicts() -> Non
     chain = FilterChain([former])
     assert chain.candidates(POOLS, Request("r", 2)).tolist() == [True, True]
     assert chain.candidates(POOLS, Request("r", 3)).tolist() == [False, False]
-    assert former.keys == [(None, 2), (None, 3)]
+    assert former.keys == [(*AvailabilityZoneFilter(CONF).cache_key(Request("r", size)), size) for size in (2, 3)]
     assert (former.reads_figures, former.is_categorical, former.trigger_fields) == (False, True, ("size_gb",))
 
 
@@ -113,8 +113,9 @@ def test_a_class_may_override_one_name_of_a_class_with_the_other() -> None:
         def kept_by(self, request: Request) -> tuple[Hashable, ...]:
             return (*super().kept_by(request), "former")
 
-    assert Present(CONF).kept_by(Request("r", 2)) == (None, 2, "present")
-    assert FormerAgain(CONF).cache_key(Request("r", 2)) == (None, 2, "present", "former")
+    shipped = AvailabilityZoneFilter(CONF).cache_key(Request("r", 2))
+    assert Present(CONF).kept_by(Request("r", 2)) == (*shipped, 2, "present")
+    assert FormerAgain(CONF).cache_key(Request("r", 2)) == (*shipped, 2, "present", "former")
     assert (FormerFilter.reads_figures, Present.looks_at_figures, FormerAgain.reads_figures) == (False, True, False)
 
 

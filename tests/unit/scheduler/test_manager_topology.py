@@ -177,8 +177,8 @@ def test_volumes_are_placed_by_their_node_and_storage_class(world: World) -> Non
     assert world.ask(3, node_name="n9", storage_class="cold", **segments({"zone": "z1"})) == "array@san"
     assert world.ask(3) == "array@san"
     assert world.ask(6, node_name="n3", storage_class="fast") == (
-        "No pool for 6 GiB: 4 pools; CapacityFilter refused 1, nearest n3@pmem#p has headroom 5.00 GiB (total 100, "
-        "free 5, in flight 0, reserved 0 %, thick); TopologyFilter refused 3"
+        "No pool for 6 GiB: 4 pools; TopologyFilter refused 3; CapacityFilter refused 1, nearest n3@pmem#p has headroom "
+        "5.00 GiB (total 100, free 5, in flight 0, reserved 0 %, thick)"
     )
     assert world.ask(1, node_name="n9", storage_class="safe", **segments({"zone": "z2"})) == (
         "No pool for 1 GiB: 4 pools; TopologyFilter refused 4, nearest array@san#p can be reached from nodes with "
@@ -221,7 +221,7 @@ def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
 
     refusal = pod(6, 6).refusal
     assert refusal.message.startswith(
-        "No pool for 6 GiB (volume 2 of 2, all or none): 4 pools; CapacityFilter refused "
+        "No pool for 6 GiB (volume 2 of 2, all or none): 4 pools; TopologyFilter refused 3; CapacityFilter refused 1, "
     )
     assert "nearest n1@pmem#p has headroom 4.00 GiB" in refusal.message
     assert [answer.pool for answer in pod(6, 4).volumes] == ["n1@pmem#p"] * 2
@@ -279,8 +279,8 @@ def test_a_refusal_names_figures_that_are_too_old(world: World) -> None:
     assert world.ask(1, **wanted) == "n3@pmem"
     world.wait(2)
     assert world.ask(1, **wanted) == (
-        "No pool for 1 GiB: 4 pools; BackendStateFilter refused 1, nearest n3@pmem#p has expired: its figures are 31 s "
-        "old, and count for 30 s (report_lifetime); TopologyFilter refused 3"
+        "No pool for 1 GiB: 4 pools; TopologyFilter refused 3; BackendStateFilter refused 1, nearest n3@pmem#p has "
+        "expired: its figures are 31 s old, and count for 30 s (report_lifetime)"
     )
     assert {pool.name: pool.capabilities.get("expired") for pool in world.core.get_pools(PoolQuery())} == {
         "n1@pmem#p": None,

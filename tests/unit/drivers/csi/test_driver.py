@@ -145,7 +145,7 @@ def test_a_node_name_finds_the_pools_of_its_segment(plugin: CsiPlugin, make: Mak
     pools = PoolTable(
         [Pool(name=f"h@b#{each.name}", total=9.0, free=9.0, capabilities=each.capabilities) for each in reported]
     )
-    assert pools.names == ["h@b#default/zone=z1", "h@b#default/zone=z2"]
+    assert pools.names == ("h@b#default/zone=z1", "h@b#default/zone=z2")
     for hints, expected in (
         ({"node_name": "n3"}, [True, False]),
         ({"node_name": "n4"}, [False, False]),
