@@ -177,8 +177,8 @@ def test_volumes_are_placed_by_their_node_and_storage_class(world: World) -> Non
     assert world.ask(3, node_name="n9", storage_class="cold", **segments({"zone": "z1"})) == "array@san"
     assert world.ask(3) == "array@san"
     assert world.ask(6, node_name="n3", storage_class="fast") == (
-        "No pool for 6 GiB: 4 pools; TopologyFilter refused 3; CapacityFilter refused 1, nearest n3@pmem#p has headroom "
-        "5.00 GiB (total 100, free 5, in flight 0, reserved 0 %, thick)"
+        "No pool for 6 GiB: 4 pools; TopologyFilter refused 3; CapacityFilter refused 1, nearest n3@pmem#p has "
+        "headroom 5.00 GiB (total 100, free 5, in flight 0, reserved 0 %, thick)"
     )
     assert world.ask(1, node_name="n9", storage_class="safe", **segments({"zone": "z2"})) == (
         "No pool for 1 GiB: 4 pools; TopologyFilter refused 4, nearest array@san#p can be reached from nodes with "
