@@ -122,7 +122,7 @@ def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> No
 def test_a_lost_backend_is_removed(run: Run, world: World) -> None:
     world.create(3, 4)
     world.settle()
-    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost", status=1).error
+    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost", status=3).error
     assert "stop its agent first" in told
     silent = sa.update(models.Backend).values(last_report_at=sa.text("'2000-01-01 00:00:00'"))
     world.database.run(lambda session: session.execute(silent) and None)

@@ -62,7 +62,7 @@ class Held:
             message = self._world.agent.look()
             backend = self._world.hosts.backend(message.backend)
             assert backend is not None
-            assert apply(session, [self._world.hosts.diff_report(backend, message).report]) != [None]
+            assert apply(session, [self._world.hosts.diff_report(backend, message, 100).report]) != [None]
             self._done.set()
             assert self._commit.wait(60)
 

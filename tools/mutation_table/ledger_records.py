@@ -177,8 +177,12 @@ MUTATIONS = (
     Mutation(
         "A transaction that writes to an SQLite file locks it at its beginning.",
         "ledger/db/dialects.py",
-        '"BEGIN" if read_only else "BEGIN IMMEDIATE"',
-        '"BEGIN"',
+        """    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+""",
+        """    else:
+        connection.exec_driver_sql("BEGIN")
+""",
         (guards.DATABASE,),
     ),
     Mutation(

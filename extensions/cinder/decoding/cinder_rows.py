@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
-from tonnage.ledger.db import database
+from tonnage.ledger.db import database, db_errors
 
 #: Statuses of a volume whose operation has not ended, so that its storage may not have the volume yet.
 UNFINISHED = frozenset(
@@ -115,8 +115,11 @@ class CinderRows:
         try:
             return self._read(complete or self._since is None)
         except (db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-            cause = str(error).strip().partition("\n")[0]
-            raise errors.Unavailable(f"the tables volumes and services cannot be read: {cause}") from error
+            raise _unreadable(error) from error
+        except errors.Unavailable as error:
+            if error.__cause__ is None or not db_errors.is_refusal(error.__cause__):
+                raise
+            raise _unreadable(error.__cause__) from error
 
     def _read(self, complete: bool) -> Changes:
         with self._cinder.reading(snapshot=True) as session:
@@ -185,3 +188,7 @@ def _services(rows: Iterable[sa.Row[tuple[object, ...]]], now: datetime.datetime
         if previous is None or service.silent < previous.silent:
             newest[service.backend] = service
     return tuple(newest.values())
+
+
+def _unreadable(error: BaseException) -> errors.Unavailable:
+    return errors.Unavailable(f"the tables volumes and services cannot be read: {db_errors.first_line(error)}")

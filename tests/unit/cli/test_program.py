@@ -155,7 +155,7 @@ def test_the_help_of_each_command_is_consistent(program: Program) -> None:
         assert str(parser.description).startswith(summaries[name][0].upper() + summaries[name][1:] + "."), name
         assert str(parser.description).endswith("."), name
         if parser.epilog:
-            assert parser.epilog.startswith("Exit status: 0 if "), name
+            assert parser.epilog.startswith("Exit status: 0 "), name
             assert parser.epilog.endswith("."), name
         for action in parser._actions:
             assert action.help, f"{name}: {action.option_strings or action.dest} says nothing"

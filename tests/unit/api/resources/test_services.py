@@ -62,7 +62,12 @@ def test_a_backend_whose_agent_cannot_report_has_the_reason(client: Client, clus
     wait_for(lambda: shown(client)["state_reason"] == reason, "the backend has the reason")
     assert shown(client)["state"] == "up"
     assert "state_reason" not in client.at("GET", f"/v3/os-services?host={BACKEND}", 71).json["services"][0]
-    wait_for(lambda: {pool.get("state_reason") for pool in capabilities(client)} == {reason}, "the pools have it too")
+
+    def is_shown_with_pools() -> bool:
+        cluster.storage.notify("not mounted")  # again, because a report ends it
+        return {pool.get("state_reason") for pool in capabilities(client)} == {reason}
+
+    wait_for(is_shown_with_pools, "the pools have it too")
     cluster.storage.report()
     wait_for(lambda: shown(client)["state_reason"] is None, "the backend reports again")
     wait_for(lambda: not any("state_reason" in pool for pool in capabilities(client)), "the pools have no reason")

@@ -565,11 +565,15 @@ def test_other_paths_and_methods_are_refused(ledger: database.Database, cluster:
 
 
 def test_unexpected_errors_are_logged_and_reported(
-    ledger: database.Database, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
+    ledger: database.Database,
+    cluster: ClusterReader,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ledger.close()
-    with ledger.engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE gone (a INT)")
+    def fail(**options: object) -> None:
+        raise RuntimeError("a mistake of the program")
+
+    monkeypatch.setattr(ledger, "reading", fail)
     tester = client(ledger, cluster)
     answer = tester.simulate_post("/k8s/filter", json={"Pod": pod(claim("six")), "NodeNames": ["n1"]})
     assert (answer.status_code, answer.json.keys()) == (500, KEYS)
