@@ -146,7 +146,7 @@ class _Constant:
 class _Compiler:
     """Compiles a query, and keeps the work for each pool within :data:`MAX_OPERANDS`.
 
-    ``variables`` has the position of each variable. What depends on no variable is evaluated once, here.
+    ``variables`` has the position of each variable. Operations without variables are evaluated once, here.
     """
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ class Health(PublicResource):
             LOG.debug("healthcheck: %s", error.message)
             return ["the database does not answer" if database.refusal is None else _UNWRITABLE, *bus]
         schedulers = [row for row in rows if row.binary == heartbeats.SCHEDULER and row.up(self._down_time)]
-        # A full disk may still take what this process writes.
+        # A full disk may still take the small writes of this process.
         if schedulers and all(row.ledger_fault is not None for row in schedulers):
             return [_UNWRITABLE, *bus]
         if schedulers:

@@ -87,7 +87,7 @@ class NewVolume(Hinted, kw_only=True):
             raise ValueError(f"size is null: expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
 
     def content(self, outer_hints: Hints) -> Mapping[str, Any]:
-        """Return what the volume shall be: equal for bodies that say the same in other words.
+        """Return the content of the request: equal for bodies that say the same in other words.
 
         ``outer_hints`` are the hints outside of the volume's own object.
         """

@@ -115,7 +115,7 @@ class Delete(_Change):
 
 
 def _explanation(client: "ApiClient", body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the explanation of the decision that a request would get now, empty for users who may not see it."""
+    """Return the explanation of the decision that a request would get now, empty without the right to see it."""
     from tonnage.capacity import errors
 
     try:
@@ -123,7 +123,7 @@ def _explanation(client: "ApiClient", body: Mapping[str, Any]) -> Mapping[str, A
     except errors.Unavailable:
         raise
     except errors.TonnageError:
-        # The request itself tells what is wrong with it.
+        # The answer to the request itself names its error.
         return {}
     return explanation
 

@@ -47,7 +47,7 @@ class StorageFixtures:
     def take_storage_away(self, driver: Driver) -> None:
         """Override if the driver marks its storage: leave empty storage without a mark in the place of the tested one.
 
-        A file system that is not mounted any more is the usual case. The next :meth:`make_driver` uses what is left.
+        The usual case is a file system that is not mounted. The next :meth:`make_driver` uses that storage.
         """
         raise NotImplementedError("a contract test of a driver with ledger_marks() overrides take_storage_away()")
 

@@ -79,7 +79,7 @@ class Connectivity:
     """Whether the last attempt reached the database, and whether it carries out transactions. Threads may share it.
 
     While the database is lost, each transaction tries once and does not wait: the first transaction that failed has
-    already waited for all. The same holds while the database answers and refuses what the ledger needs.
+    already waited for all. The same holds while the database answers and refuses the transactions of the ledger.
     """
 
     def __init__(self, address: str, quiet: float = QUIET, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,7 +20,7 @@ class NoDatabase(errors.ConfigurationError):
 
 
 class LostFile(Exception):
-    """The file was removed or replaced while it was open: what is written to it would be lost with this process."""
+    """The file was removed or replaced while it was open: new writes would be lost with this process."""
 
 
 def path_of(url: sa.URL) -> str | None:

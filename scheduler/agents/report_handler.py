@@ -37,7 +37,7 @@ class ReportHandler:
 
     A report with new figures of more than ``part_size`` pools is applied in parts, each like a report of its own with
     the next number; in the earlier parts the other pools are *postponed*, which means that nothing about them changes.
-    ``put_back`` queues what remains of a report. With 5,000 new pools and a part size of 2,000, report 1024 is applied
+    ``put_back`` queues the remainder of a report. With 5,000 new pools and a part size of 2,000, report 1024 is applied
     as 1024 (2,000 pools), 1025 (2,000) and 1026 (1,000); the agent's next report has the number 2048. If the scheduler
     ends in between, the next report has the rest.
 
@@ -127,7 +127,7 @@ class ReportHandler:
         return {}
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
-        """Apply reports in one transaction, as far as it has room. What remains is put back."""
+        """Apply reports in one transaction, as far as it has room. The remainder is put back."""
         diffs: list[ReportDiff] = []
         size = 0
         for message, backend in messages:
@@ -158,7 +158,7 @@ class ReportHandler:
             self._apply_together(retried)
 
     def _take_over(self, applied: Sequence[tuple[ReportDiff, Applied]]) -> None:
-        """Show decisions the reports that the ledger has applied, and put back what remains of them."""
+        """Show decisions the reports that the ledger has applied, and put back their remainders."""
         counters: Mapping[int, Counters] = {}
         for diff, result in applied:
             self._hosts.apply_report(diff, result, self._clock())

@@ -95,7 +95,8 @@ class DecisionThread:
     def abandon(self, patience: float) -> bool:
         """Fail all items if the call under way has lasted for ``patience`` seconds; return whether it has.
 
-        The thread cannot be ended. :meth:`stop` does not wait for it any more, so that the process can end.
+        The items of that call may take effect later; another scheduler may take the others. The thread cannot be ended.
+        :meth:`stop` does not wait for it any more, so that the process can end.
         """
         seconds = self.turn_seconds()
         if seconds < patience:
@@ -109,13 +110,15 @@ class DecisionThread:
         with contextlib.suppress(queue.Empty):
             while True:
                 waiting.append(self._jobs.get_nowait())
-        for job in [*self._in_hand, *waiting]:
-            if job is not None:
-                _fail(job, errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
+        for job in self._in_hand:
+            _fail(job, errors.Unavailable("the scheduler ended before its answer; the request may have been accepted"))
+        for waiting_job in waiting:
+            if waiting_job is not None:
+                _fail(waiting_job, errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
         return True
 
     def obstacle(self) -> str:
-        """Return what the call under way waits for: the plug-in that it runs, else the database."""
+        """Return the obstacle of the call under way in words: the plug-in that it runs, else the database."""
         plugin_name = plugin.running_in(self._thread)
         return "The database" if plugin_name is None else f"Plug-in {plugin_name}"
 

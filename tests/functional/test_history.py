@@ -94,8 +94,8 @@ def check(ledger: database.Database, begun: int, rounds: int, last: datetime.dat
         rows = session.scalars(sa.select(row).order_by(row.pool_id, row.grain, row.slot)).all()
         session.expunge_all()
     by_pool: dict[int, dict[str, list[tables.PoolHistory]]] = {}
-    for one in rows:
-        by_pool.setdefault(one.pool_id, {TEN_MINUTES: [], HOUR: [], DAY: []})[one.grain].append(one)
+    for sample in rows:
+        by_pool.setdefault(sample.pool_id, {TEN_MINUTES: [], HOUR: [], DAY: []})[sample.grain].append(sample)
     assert by_pool
     for of_pool in by_pool.values():
         hours, [day] = of_pool[HOUR], of_pool[DAY]

@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 
 
 def _report(version: str) -> None:
-    """Log what is to be said about a version of Cinder in one line; end this process if it is too old."""
+    """Log a warning about a later version of Cinder in one line; end this process if the version is too old."""
     try:
         warning = releases.check(version)
     except errors.ConfigurationError as error:

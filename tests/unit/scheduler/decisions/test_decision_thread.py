@@ -209,9 +209,12 @@ def test_a_plugin_that_hangs_is_named(hanging: Hanging) -> None:
 def test_a_stop_does_not_wait_for_a_plugin_that_hangs(hanging: Hanging, caplog: pytest.LogCaptureFixture) -> None:
     thread, in_hand, behind = hanging
     assert thread.abandon(0.0)
-    for future in (in_hand, behind, thread.submit(lambda items: items, 3)):
+    for future in (behind, thread.submit(lambda items: items, 3)):
         with pytest.raises(errors.Declined, match="is stopping"):
             future.result(timeout=30)
+    with pytest.raises(errors.Unavailable, match="may have been accepted") as raised:
+        in_hand.result(timeout=30)
+    assert not isinstance(raised.value, errors.Declined), "its caller may not send it to another scheduler as untouched"
     thread.stop()
     assert "Plug-in HangingFilter has not returned for 0 s; the scheduler ends without it" in caplog.text
 
