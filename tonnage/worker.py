@@ -17,7 +17,8 @@ class Worker:
 
     An exception of ``run_once`` is logged and does not end the thread: the next call comes after ``retry_pause``
     seconds, unless the worker is woken before. The log shows ``expected_errors`` with their text alone, and others with
-    their traceback. A ``run_once`` that may take long should look at :attr:`stopping`, and wait with :meth:`pause`.
+    their traceback. It shows an exception that repeats only once, and then the first call without one. A ``run_once``
+    that may take long should look at :attr:`stopping`, and wait with :meth:`pause`.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Worker:
         self._changed = threading.Condition()
         self._woken = False
         self._stopping = False
+        #: The exception of the last call, None after a call without one.
+        self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -82,13 +85,23 @@ class Worker:
         """
         try:
             seconds = self._run_once()
-        except self._expected_errors as error:
-            LOG.warning("The worker %s failed and goes on: %s", self._thread.name, error)
+        except Exception as error:
+            self._log_failure(error)
             return self._retry_pause
-        except Exception:
-            LOG.exception("The worker %s failed and goes on", self._thread.name)
-            return self._retry_pause
+        if self._failure is not None:
+            LOG.info("The worker %s works again", self._thread.name)
+            self._failure = None
         return self._period if seconds is None else seconds
+
+    def _log_failure(self, error: Exception) -> None:
+        failure = repr(error)
+        if failure == self._failure:
+            return
+        self._failure = failure
+        if isinstance(error, self._expected_errors):
+            LOG.warning("The worker %s failed and goes on: %s", self._thread.name, error)
+        else:
+            LOG.error("The worker %s failed and goes on", self._thread.name, exc_info=error)
 
     def _run(self) -> None:
         seconds = self._period

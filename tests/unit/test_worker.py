@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread that rooms share."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -110,6 +111,20 @@ def test_an_expected_error_is_logged_without_its_traceback(make: Make, caplog: p
     assert make(run_once, retry_pause=3.0, expected_errors=(ArithmeticError,)).turn() == 3.0
     assert "The worker test failed and goes on: oops" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("expected_errors", [(), (ArithmeticError,)])
+def test_a_failure_that_repeats_is_logged_once_and_its_end_too(
+    make: Make, caplog: pytest.LogCaptureFixture, expected_errors: tuple[type[Exception], ...]
+) -> None:
+    caplog.set_level(logging.INFO)
+    oops, other = ZeroDivisionError("oops"), ZeroDivisionError("other")
+    made = make(Calls(oops, oops, other, other, None, None, oops), 1.0, expected_errors=expected_errors)
+    for _ in range(7):
+        made.turn()
+    failed, end = "failed and goes on", "The worker test works again"
+    lines = [end if record.getMessage() == end else failed for record in caplog.records]
+    assert lines == [failed, failed, end, failed]
 
 
 def test_a_turn_in_the_callers_thread_returns_the_seconds_until_the_next_one(make: Make) -> None:
