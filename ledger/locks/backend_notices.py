@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices of agents: a backend stops, or its storage cannot be measured. They tell why no report comes."""
+"""Notices about agents: one stops, cannot measure its storage, or is refused. They tell why no report comes."""
 
 import datetime
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from tonnage.ledger import models
 STOPPED = "stopped"
 #: The agent runs, and its last attempt to report has failed. The next report ends this.
 FAILING = "failing"
+#: A scheduler refuses the agent, because the storage is not that of its volumes. The hello that is accepted ends this.
+REFUSED = "refused"
 
 #: Most characters of the text of a notice.
 _LONGEST_TEXT = 1000
@@ -22,8 +24,8 @@ _LONGEST_TEXT = 1000
 class Notice:
     """A notice about a backend.
 
-    ``code`` is :data:`STOPPED` or :data:`FAILING`. ``text`` is the error that the agent gives as the reason, which may
-    be empty. ``at`` is the time of the notice by the database's clock.
+    ``code`` is :data:`STOPPED`, :data:`FAILING` or :data:`REFUSED`. ``text`` is the error, which may be empty for an
+    agent that has stopped. ``at`` is the time of the notice by the database's clock.
     """
 
     code: str
@@ -36,6 +38,8 @@ class Notice:
         if self.code == STOPPED:
             said = f"its agent stopped at {self.at:%Y-%m-%d %H:%M:%S} UTC"
             return f"{said}: {self.text}" if self.text else said
+        if self.code == REFUSED:
+            return f"its agent is refused: {self.text}"
         return f"its agent cannot report: {self.text}"
 
 
@@ -74,7 +78,7 @@ def record(session: orm.Session, name: str, *, epoch: int, seq: int, code: str, 
     agent has stopped. The end of an agent is recorded whatever it has reported.
     """
     backend = models.Backend
-    text = " ".join(text.split())[:_LONGEST_TEXT]
+    text = _shortened(text)
     is_news = sa.or_(
         backend.notice.is_(None),
         sa.and_(backend.notice != STOPPED, sa.or_(backend.notice != code, backend.notice_text != text)),
@@ -82,8 +86,21 @@ def record(session: orm.Session, name: str, *, epoch: int, seq: int, code: str, 
     statement = sa.update(backend).where(backend.name == name, backend.epoch == epoch, is_news)
     if code != STOPPED:
         statement = statement.where(backend.report_seq < seq)
-    session.execute(
-        statement.values(notice=code, notice_text=text, notice_at=models.utcnow()).execution_options(
-            synchronize_session=False
-        )
-    )
+    _set(session, statement, code, text)
+
+
+def record_refusal(session: orm.Session, name: str, text: str) -> None:
+    """Record that the agent of a backend is refused, and why. A backend without a row, which never joined, has none."""
+    backend = models.Backend
+    text = _shortened(text)
+    is_news = sa.or_(backend.notice.is_(None), backend.notice != REFUSED, backend.notice_text != text)
+    _set(session, sa.update(backend).where(backend.name == name, is_news), REFUSED, text)
+
+
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_TEXT]
+
+
+def _set(session: orm.Session, statement: sa.Update, code: str, text: str) -> None:
+    values = statement.values(notice=code, notice_text=text, notice_at=models.utcnow())
+    session.execute(values.execution_options(synchronize_session=False))

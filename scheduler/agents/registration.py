@@ -14,7 +14,7 @@ from tonnage.capacity.pools.pool import is_backend_name
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, listings, reports, stored_volumes
-from tonnage.ledger.locks import ledger_identity
+from tonnage.ledger.locks import backend_notices, ledger_identity
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import AgentProcess, Hello, Listing, Receipt, Welcome
 from tonnage.scheduler.cache.backend_state import BackendEntry
@@ -139,6 +139,7 @@ class Registration:
             return conflict
         if message.ledger_marks and (refusal := self._wrong_marks(message, ledger_id)) is not None:
             LOG.error("Backend %s: its storage does not have the mark of its volumes", message.backend)
+            self._record_refusal(message.backend, refusal)
             return refusal
         # The first hello of a backend may reach two schedulers at once.
         row = self._database.run_past_duplicates(_say_hello, message)
@@ -160,6 +161,14 @@ class Registration:
         if not counts:
             return None
         return _wrong_storage(message.backend, counts, f"lacks the mark {last_marks.get(min(counts), ledger_id)}")
+
+    def _record_refusal(self, backend: str, refusal: errors.WrongStorage) -> None:
+        """Keep the reason with the backend, whose agent tries again until its storage is the right one."""
+        self._database.run(backend_notices.record_refusal, backend, refusal.message)
+        with self._database.reading() as session:
+            row = backends.find(session, backend)
+            if row is not None:
+                self._cache_refresh.refresh(session, [row])
 
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
         """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
@@ -197,8 +206,11 @@ class Registration:
             return Receipt(accepted=False)
         with self._database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
-            if unlisted := stored_volumes.unlisted(session, message.backend, message.unmarked_pools, message.volumes):
-                raise _wrong_storage(message.backend, unlisted, "holds none of them")
+            unlisted = stored_volumes.unlisted(session, message.backend, message.unmarked_pools, message.volumes)
+        if unlisted:
+            refusal = _wrong_storage(message.backend, unlisted, "holds none of them")
+            self._record_refusal(message.backend, refusal)
+            raise refusal
         # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
         # listing. A driver need not work for an operation that it has done already.
         for claim in pending:

@@ -83,6 +83,23 @@ def test_storage_without_a_mark_is_refused_where_the_ledger_counts_volumes(world
     assert hello(world, {"p0": ledger_id(world), "p1": ledger_id(world)}) == before + 1
 
 
+def notice_of(world: World) -> tuple[str | None, str]:
+    """Return the code and the text of the notice about the backend, by the ledger, as the state's reason shows it."""
+    [(code, text)] = world.rows("SELECT notice, COALESCE(notice_text, '') FROM backends")
+    return code, text
+
+
+def test_the_refusal_is_the_reason_of_the_backends_state_until_its_agent_joins(world: World) -> None:
+    _, pool = placed(world)
+    refusal = hello(world, {pool: ""})
+    assert isinstance(refusal, errors.WrongStorage)
+    assert notice_of(world) == ("refused", refusal.message)
+    assert world.hosts.notice(BACKEND) == f"its agent is refused: {refusal.message}"
+    joins(world, {pool: ledger_id(world)})
+    assert notice_of(world) == (None, "")
+    assert world.hosts.notice(BACKEND) is None
+
+
 def test_a_claim_whose_operation_has_not_ended_counts(world: World) -> None:
     """The agent ran before the claim was made, so the storage was marked."""
     [answer] = world.create(3)
@@ -160,6 +177,7 @@ def test_a_listing_with_none_of_the_volumes_is_refused(world: World) -> None:
     assert f"{BACKEND}#{pool} (1 volume(s)), and the storage there holds none of them: mount" in refusal.message
     assert f"backend remove {BACKEND}#{pool} --volumes-are-lost" in refusal.message
     assert world.agent.commands == [], "it gets no command"
+    assert notice_of(world) == ("refused", refusal.message)
     assert world.rows("SELECT volume_id FROM discrepancies") == [], "it proves nothing about the right storage"
     world.pools[pool].volumes = volumes
     assert listing(world, "p0", "p1") == Receipt(accepted=True)
