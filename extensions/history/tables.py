@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text
+from tonnage.ledger.models.free_text import FreeText
 
 
 class HistoryTurn(Base):
@@ -124,5 +125,5 @@ class ComingRefusals(Base):
     runs: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
     refused: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
     filter: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
-    message: orm.Mapped[str | None] = orm.mapped_column(exact_text())
+    message: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     requests: orm.Mapped[list[list[Any]] | None] = orm.mapped_column(sa.JSON(none_as_null=True))

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity.decision import AttemptsExceeded, Refusal, Undecided
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.db.database import storable_text
+from tonnage.ledger.models.free_text import storable_text
 
 #: Days for which refusals are kept.
 KEPT_DAYS = 30
@@ -169,11 +169,11 @@ def _row(refused: RefusedRequest) -> dict[str, object]:
         "volume_id": refused.volume_id,
         "project_id": refused.project_id,
         "verb": refused.verb,
-        "request": storable_text(refusal.request),
+        "request": refusal.request,
         "filter": storable_text(filter_name)[:_MAX_LENGTH],
         "code": storable_text(code)[:_MAX_LENGTH],
         "pool": None if refusal.nearest is None else refusal.nearest.pool,
         "largest_size_gb": refusal.largest_size_gb,
-        "message": storable_text(refusal.message),
+        "message": refusal.message,
         "request_body": None if refused.body is None else dict(refused.body),
     }

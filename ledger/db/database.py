@@ -24,6 +24,7 @@ from sqlalchemy import event, orm
 from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.ledger.db import connection_probes, db_errors, dialects, galera, sqlite_file, write_probe
+from tonnage.ledger.models import free_text
 from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
@@ -133,13 +134,21 @@ class Database:
         again, each transaction is tried only once. The same error is raised at once if the database refuses what is
         right in itself, as it does when its disk is full. A transaction that ends with this error may have been
         committed, too.
+
+        Raises :class:`~tonnage.ledger.db.db_errors.RefusedText` for a name that a table does not take, which only a
+        table with a wrong character set does. A text for people is stored there with escapes.
         """
-        return self._run(self._transaction(self._sessions, lambda session: work(session, *args, **kwargs)), writes=True)
+        attempt = self._transaction(self._sessions, lambda session: work(session, *args, **kwargs))
+        try:
+            return self._run(attempt, writes=True)
+        except db_errors.RefusedText:
+            with free_text.only_ascii():
+                return self._run(attempt, writes=True)
 
     def _run_once(self, work: Callable[[orm.Session], T]) -> T:
         """Run ``work`` as :meth:`run` does, without retries and without a long wait for the lock of SQLite."""
         sessions = orm.sessionmaker(self.engine.execution_options(**{dialects.IMPATIENT: True}))
-        with self._as_unavailable():
+        with self._translated():
             try:
                 return self._without_retries(self._transaction(sessions, work))
             except Exception as error:
@@ -189,7 +198,7 @@ class Database:
         A server that refuses an attempt that writes, and says that it takes writes, is not away: it refuses.
         """
         attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage, self._patience.connect)
-        with self._as_unavailable():
+        with self._translated():
             try:
                 return self._retry.copy(stop=attempts.is_last)(attempt)
             except Exception as error:
@@ -248,19 +257,24 @@ class Database:
         if patient:
             session = self._run(lambda: self._open_session(snapshot))
         else:
-            with self._as_unavailable():
+            with self._translated():
                 session = self._without_retries(lambda: self._open_session(snapshot))
-        with self._as_unavailable(), contextlib.closing(session):
+        with self._translated(), contextlib.closing(session):
             yield session
 
     @contextlib.contextmanager
-    def _as_unavailable(self) -> Iterator[None]:
-        """Raise :class:`~tonnage.capacity.errors.Unavailable` in place of a database error that retries cannot mend."""
+    def _translated(self) -> Iterator[None]:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` in place of a database error that retries cannot mend.
+
+        In place of an error about a text, raise :class:`~tonnage.ledger.db.db_errors.RefusedText`.
+        """
         try:
             yield
-        except errors.Unavailable:
+        except (errors.Unavailable, db_errors.RefusedText):
             raise
         except Exception as error:
+            if (refused_text := db_errors.refused_text(error)) is not None:
+                raise refused_text from error
             unavailable = db_errors.unavailable(error)
             if unavailable is None:
                 raise
@@ -450,6 +464,8 @@ def create_engine(
             event.listen(engine, "begin", dialects.begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
             is_pymysql = parsed.get_driver_name() == "pymysql"
+            if dialect != "postgresql":
+                parsed = dialects.with_any_text(parsed)
             if is_pymysql:
                 parsed = dialects.with_multi_statements(parsed)
             pool["connect_args"] = dialects.parameters(parsed)
@@ -499,11 +515,6 @@ def _prepare_connections(engine: sa.Engine, prepare: Callable[..., object], time
             dialects.wait_for_answers(connection)
 
     event.listen(engine, "connect", prepare_connection)
-
-
-def storable_text(text: str) -> str:
-    """Return text that every database stores: NUL and characters that UTF-8 cannot encode become ``?``."""
-    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _to_json(value: Any) -> str:

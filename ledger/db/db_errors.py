@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import re
 import sqlite3
 import threading
 import time
@@ -59,6 +60,12 @@ _MARIADB_STATEMENTS = frozenset(
 _NO_LEDGER = frozenset({"42501", "42P01", "42703", "3F000", 1146})
 _SQLITE_NO_LEDGER = ("no such table", "no such column")
 
+#: A table does not take a text, or cannot compare it: its character set lacks a character, or the text is too long.
+_TEXTS = frozenset({"22001", "22021", "22P05", 1267, 1270, 1271, 1300, 1366, 1406})
+
+#: The end of the name of a parameter that SQLAlchemy makes of the name of a column.
+_NUMBER = re.compile(r"(_+m?\d+)+$")
+
 #: Seconds without another refused transaction after which one that was committed ends a refusal. Small transactions
 #: may succeed on a full disk.
 QUIET = 10.0
@@ -73,6 +80,10 @@ _NO_CONNECTION = "no connection"
 
 class Collision(Exception):
     """A transaction collided with another. Raised in a transaction, it makes it run again from the start."""
+
+
+class RefusedText(errors.InvalidInput):
+    """A table does not take a text. All of the ledger's own tables take any text: this one has been changed."""
 
 
 class Connectivity:
@@ -273,6 +284,35 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
         )
     error_class = errors.Unavailable if is_collision(error) else errors.DatabaseUnreachable
     return error_class(f"{_SILENT}: {first}")
+
+
+def refused_text(error: BaseException) -> RefusedText | None:
+    """Return the error to raise for a text that a table does not take; None if ``error`` is another one."""
+    if not any(code in _TEXTS for code in _codes(error)):
+        return None
+    texts: dict[str, str] = {}
+    for cause in _causes(error):
+        statement_error = getattr(cause, "inner_exception", cause)
+        if isinstance(statement_error, sa.exc.StatementError):
+            texts |= dict(_special_texts(statement_error.params))
+    if not texts:
+        return None
+    described = ", ".join(f"{name} is {text[:40]!a}" for name, text in texts.items())
+    return RefusedText(
+        f"{described}: a table of the ledger does not take this text; 'tonnage-status upgrade check' names the table "
+        "and the way out"
+    )
+
+
+def _special_texts(parameters: Any) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a statement's parameters that are texts with other characters than ASCII."""
+    if isinstance(parameters, Mapping):
+        for name, value in parameters.items():
+            if isinstance(value, str) and not value.isascii():
+                yield _NUMBER.sub("", name), value
+    elif isinstance(parameters, Sequence) and not isinstance(parameters, str):
+        for row in parameters:
+            yield from _special_texts(row)
 
 
 def first_line(error: BaseException) -> str:

@@ -34,13 +34,15 @@ _MAX_MESSAGE = 2**20
 
 #: Default parameters of the drivers; the URL overrides them. A host that has lost its power does not end its
 #: connections: libpq ends them when data stays unacknowledged (tcp_user_timeout, milliseconds), or when a silent peer
-#: does not answer probes (keepalives, seconds). It looks for a server that takes writes.
+#: does not answer probes (keepalives, seconds). It looks for a server that takes writes. Texts travel in UTF-8,
+#: whatever the encoding of the database.
 _LIBPQ: Mapping[str, int | str] = {
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 10,
     "keepalives_interval": 3,
     "keepalives_count": 3,
     "target_session_attrs": "read-write",
+    "client_encoding": "utf8",
 }
 
 #: The same for PyMySQL's connections: TCP_USER_TIMEOUT in milliseconds, the others in seconds, but for the number of
@@ -212,6 +214,11 @@ def with_multi_statements(url: sa.URL) -> sa.URL:
     if not isinstance(flags, str) or not flags.isdecimal():
         raise sa.exc.ArgumentError(f"client_flag is {flags!r}: it takes a whole number")
     return url.update_query_dict({"client_flag": str(int(flags) | CLIENT.MULTI_STATEMENTS)})
+
+
+def with_any_text(url: sa.URL) -> sa.URL:
+    """Return the URL of a MariaDB with the character set of connections that carry any text."""
+    return url.update_query_dict({"charset": "utf8mb4"})
 
 
 def insert_unless_known(table: sa.Table) -> Mapping[str, sa.Insert]:

@@ -14,7 +14,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.db.database import storable_text
+from tonnage.ledger.models.free_text import storable_text
 
 #: Longest stored pool name (a longer name is invalid) and longest stored text, in characters.
 _MAX_NAME_LENGTH = 255
@@ -60,11 +60,8 @@ class FindingChanges:
 
 
 def stored_name(pool: str) -> str:
-    """Return the name of a pool as it is stored here; a driver may report any text.
-
-    Trailing blanks are removed, as MariaDB ignores them in comparisons.
-    """
-    return storable_text(pool if pool.isprintable() else ascii(pool))[:_MAX_NAME_LENGTH].rstrip()
+    """Return the name of a pool as it is stored here; a driver may report any text."""
+    return storable_text(pool if pool.isprintable() else ascii(pool))[:_MAX_NAME_LENGTH]
 
 
 def load(session: orm.Session, backend: str | None = None) -> list[RecordedFinding]:
@@ -131,7 +128,7 @@ def store(
 
 
 def _text(evidence: Evidence) -> str:
-    return storable_text(evidence.text)[:_MAX_TEXT_LENGTH]
+    return evidence.text[:_MAX_TEXT_LENGTH]
 
 
 _TABLE = models.table(models.Finding)

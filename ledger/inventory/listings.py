@@ -10,6 +10,7 @@ nothing about a claim that ended while the driver looked, or afterwards.
 """
 
 import datetime
+import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,9 @@ from sqlalchemy import orm
 from tonnage.capacity.pools.pool import short_name
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.db.database import StaleRead, storable_text
+from tonnage.ledger.db.database import StaleRead
 from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models.free_text import is_storable
 
 #: On the storage, and unknown to the ledger.
 ORPHAN = "orphan"
@@ -39,6 +41,8 @@ EXTERNAL = (ORPHAN, UNCLEAR)
 
 #: Longest stored name of a volume on the storage, in characters.
 _MAX_NAME_LENGTH = 255
+#: Number of hexadecimal digits at the end of a name that is too long.
+_DIGEST_LENGTH = 16
 #: Tolerance, in GiB, of a comparison with the ledger's sizes, which are rounded up to whole GiB.
 _PRECISION_GB = 1e-9
 
@@ -353,7 +357,7 @@ def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
     """
     volume_ids: set[str] = set()
     for chunk in dialects.in_chunks(
-        sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))
+        sorted(name for name in names if len(name) <= models.LONGEST_ID and is_storable(name))
     ):
         for column in (models.Volume.id, models.RequestKey.volume_id):
             volume_ids.update(session.scalars(sa.select(column).where(column.in_(chunk))))
@@ -364,13 +368,13 @@ def _recorded_name(name: str) -> str:
     """Return a volume's name as it is recorded.
 
     A name that a database would change is recorded in quotes with escapes, so that it is not taken for another volume.
+    One that is too long ends with a digest.
     """
-    return name if _is_storable(name) and len(name) <= _MAX_NAME_LENGTH else ascii(name)[:_MAX_NAME_LENGTH]
-
-
-def _is_storable(name: str) -> bool:
-    # MariaDB ignores trailing blanks in comparisons.
-    return storable_text(name).rstrip() == name
+    recorded_name = name if is_storable(name) else ascii(name)
+    if len(recorded_name) <= _MAX_NAME_LENGTH:
+        return recorded_name
+    digest = hashlib.sha256(recorded_name.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{recorded_name[: _MAX_NAME_LENGTH - _DIGEST_LENGTH - 1]}~{digest}"
 
 
 def whole_size(listed_gb: float) -> int:

@@ -11,7 +11,6 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.locks import backend_notices
 from tonnage.ledger.locks.backend_notices import Notice
 
@@ -20,9 +19,6 @@ AGENT = "tonnage-agent"
 
 #: Time for which a scheduler that is gone is kept.
 KEPT = datetime.timedelta(days=30)
-
-#: Most characters of the reason for which the ledger refuses transactions.
-_LONGEST_FAULT = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +87,7 @@ def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
         "default_ratio": me.default_ratio,
         "calculation": me.calculation,
         "hook_extensions": me.hook_extensions,
-        "ledger_fault": me.ledger_fault and storable_text(me.ledger_fault)[:_LONGEST_FAULT],
+        "ledger_fault": me.ledger_fault,
         **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
     statement = (

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger.models.base import Base, Json, Timestamp, exact_text, utcnow
+from tonnage.ledger.models.free_text import FreeText
 
 
 class Backend(Base):
@@ -47,7 +48,7 @@ class Backend(Base):
     report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     notice: orm.Mapped[str | None] = orm.mapped_column(exact_text(16))
-    notice_text: orm.Mapped[str | None] = orm.mapped_column(exact_text())
+    notice_text: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     notice_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     observed: orm.Mapped[bool] = orm.mapped_column(default=False)
     last_probe: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
@@ -180,6 +181,6 @@ class Finding(Base):
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id, ondelete="CASCADE"))
     pool: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     breach: orm.Mapped[str] = orm.mapped_column(exact_text(32))
-    text: orm.Mapped[str] = orm.mapped_column(exact_text())
+    text: orm.Mapped[str] = orm.mapped_column(FreeText())
     once_seq: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

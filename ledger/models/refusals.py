@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
+from tonnage.ledger.models.free_text import FreeText
 
 
 class Refusal(Base):
@@ -26,10 +27,10 @@ class Refusal(Base):
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     verb: orm.Mapped[str] = orm.mapped_column(exact_text(8))
-    request: orm.Mapped[str] = orm.mapped_column(exact_text())
+    request: orm.Mapped[str] = orm.mapped_column(FreeText())
     filter: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     code: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511), index=True)
     largest_size_gb: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
-    message: orm.Mapped[str] = orm.mapped_column(exact_text())
+    message: orm.Mapped[str] = orm.mapped_column(FreeText())
     request_body: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(sa.JSON(none_as_null=True))

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
+from tonnage.ledger.models.free_text import FreeText
 
 
 class Service(Base):
@@ -31,7 +32,7 @@ class Service(Base):
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     nonce: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
-    ledger_fault: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    ledger_fault: orm.Mapped[str | None] = orm.mapped_column(FreeText(255))
 
 
 class Rules(Base):

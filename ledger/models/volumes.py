@@ -9,6 +9,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger.models.backends import Backend, Pool
 from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text, utcnow
+from tonnage.ledger.models.free_text import FreeText
 from tonnage.ledger.models.volume_types import VolumeType
 
 
@@ -30,7 +31,7 @@ class Volume(Base):
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     status: orm.Mapped[str] = orm.mapped_column(exact_text(32), index=True)
-    status_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text())
+    status_reason: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     volume_type_id: orm.Mapped[str | None] = orm.mapped_column(sa.ForeignKey(VolumeType.id), index=True)
     availability_zone: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     requested_zone: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
@@ -42,7 +43,7 @@ class Volume(Base):
     request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
     migration_status: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
-    drain_refusal: orm.Mapped[str | None] = orm.mapped_column(exact_text())
+    drain_refusal: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     group_id: orm.Mapped[str | None] = orm.mapped_column(Uuid, index=True)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
@@ -130,5 +131,5 @@ class Message(Base):
     resource_type: orm.Mapped[str] = orm.mapped_column(exact_text(32), default="VOLUME")
     event: orm.Mapped[str] = orm.mapped_column(exact_text(64))
     level: orm.Mapped[str] = orm.mapped_column(exact_text(16), default="ERROR")
-    text: orm.Mapped[str] = orm.mapped_column(exact_text())
+    text: orm.Mapped[str] = orm.mapped_column(FreeText())
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

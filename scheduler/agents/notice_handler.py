@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger.db.database import Database, storable_text
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.locks import backend_notices
@@ -62,5 +62,5 @@ def _record(session: orm.Session, message: Notice) -> None:
         epoch=message.epoch,
         seq=message.seq,
         code=message.code.value,
-        text=storable_text(message.text),
+        text=message.text,
     )

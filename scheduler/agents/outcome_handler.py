@@ -9,7 +9,7 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Result
-from tonnage.ledger.db.database import Database, storable_text
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Outcome, Receipt
@@ -133,9 +133,9 @@ def _ending(outcome: Outcome) -> EndedOperation:
         ok=outcome.ok,
         epoch=outcome.epoch,
         tick=outcome.end_tick,
-        # A wrong figure or text of a driver must not keep a claim from ending.
+        # A wrong figure of a driver must not keep a claim from ending.
         size_gb=outcome.size_gb if math.isfinite(outcome.size_gb) else 0.0,
         clean=outcome.clean,
-        message=storable_text(outcome.message)[:_MESSAGE],
+        message=outcome.message[:_MESSAGE],
         unknown=outcome.unknown,
     )

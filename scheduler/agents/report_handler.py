@@ -118,7 +118,9 @@ class ReportHandler:
             return {message.backend: error for message, _ in messages}
         except Exception as error:
             if len(messages) == 1:
-                LOG.exception("The report of %s could not be applied", messages[0][0].backend)
+                is_own = isinstance(error, errors.TonnageError)
+                text = "The report of %s could not be applied: %s"
+                LOG.error(text, messages[0][0].backend, error, exc_info=not is_own)
                 return {messages[0][0].backend: error}
             failed: dict[str, Exception] = {}
             for pair in messages:

@@ -15,9 +15,9 @@ from tonnage.capacity import arithmetic, units
 from tonnage.capacity.over_subscription import AUTO
 from tonnage.capacity.pool_stats import PoolStats, StatsColumns
 from tonnage.capacity.pools.pool_table import Pool
-from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.ledger.models.free_text import storable_text
 from tonnage.scheduler.cache.backend_state import BackendEntry, PoolEntry
 
 #: The figures in a row of the pool table that are counters, each with the name of the counter.

@@ -39,7 +39,7 @@ from tonnage.extension import attributed_to, failures_logged
 from tonnage.ledger.catalog import refusals, volumes
 from tonnage.ledger.claims import bookings, operation_outcomes, request_keys
 from tonnage.ledger.claims.request_keys import Key
-from tonnage.ledger.db.database import Database, storable_text
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import drains
 from tonnage.ledger.locks import pool_counters, scheduling_rules
@@ -153,7 +153,8 @@ class Placer:
                 LOG.log(log_level(error), "%d request(s) could not be booked: %s", len(work), error.message)
                 return [error for _ in work]
             except Exception as error:
-                LOG.exception("%d request(s) could not be booked", len(work))
+                is_own = isinstance(error, errors.TonnageError)
+                LOG.error("%d request(s) could not be booked: %s", len(work), error, exc_info=not is_own)
                 failure = error
                 break
             else:
@@ -352,7 +353,7 @@ def _record_unbooked(session: orm.Session, plan: BookingPlan, seen_volumes: Mapp
         volumes.set_type(session, retyped, seen_volumes[retyped.volume_id])
     for volume_id, reason in sorted(plan.failed.items()):
         operation_outcomes.fail_volume(session, volume_id, reason)
-    drains.record(session, {id: storable_text(reason) for id, reason in plan.undrained.items()})
+    drains.record(session, plan.undrained)
     refusals.insert(session, plan.refused)
 
 

@@ -68,6 +68,18 @@ def test_long_error_messages_of_many_pools_are_stored(ledger: sa.Engine) -> None
     assert world.rows("SELECT status FROM volumes") == [("error",)]
 
 
+def test_any_text_of_an_error_is_stored(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}, engine=ledger).started()
+    cyrillic_and_emoji = "\N{CYRILLIC CAPITAL LETTER ZHE}\N{GRINNING FACE}"
+    for text, stored in ((cyrillic_and_emoji, cyrillic_and_emoji), ("a\0b\udcff", "a?b?")):
+        world.create(5)
+        world.deliver(replace(world.agent.work(fails=True, clean=True), message=text))
+        rows = world.rows("SELECT status_reason FROM volumes WHERE status = 'creating'")
+        assert rows == [(f"{BACKEND}#p0: {stored}",)]
+        world.settle()  # no other pool is left
+    assert world.rows("SELECT DISTINCT status FROM volumes") == [("error",)]
+
+
 def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
     ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text
+from tonnage.ledger.models.free_text import FreeText
 
 
 class CinderDecision(Base):
@@ -27,7 +28,7 @@ class CinderDecision(Base):
     pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
     verdict: orm.Mapped[str] = orm.mapped_column(exact_text(32), index=True)
     tonnage_pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
-    reason: orm.Mapped[str] = orm.mapped_column(exact_text())
+    reason: orm.Mapped[str] = orm.mapped_column(FreeText())
     cinder_seconds: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     tonnage_seconds: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
@@ -41,7 +42,7 @@ class CinderFinding(Base):
     category: orm.Mapped[str] = orm.mapped_column(exact_text(32))
     subject: orm.Mapped[str] = orm.mapped_column(exact_text(511))
     code: orm.Mapped[str] = orm.mapped_column(exact_text(64))
-    text: orm.Mapped[str] = orm.mapped_column(exact_text())
+    text: orm.Mapped[str] = orm.mapped_column(FreeText())
     numbers: orm.Mapped[dict[str, float]] = orm.mapped_column(Json)
     volumes: orm.Mapped[list[Any]] = orm.mapped_column(Json)
     found_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)

@@ -4,6 +4,7 @@
 import logging
 import pathlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pymysql
 import pytest
@@ -173,6 +174,26 @@ def test_mariadb_refuses_what_no_statement_is_to_blame_for(
     assert db_errors.is_refusal(error) is is_refusal, repr(error)
     if is_refusal:
         assert not db_errors.is_transient(error)
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters", "words"),
+    [
+        ("INSERT INTO entries VALUES (2, :name)", {"name": "\u0442"}, r"name is '\u0442': a table of the ledger does"),
+        ("SELECT 1 FROM entries WHERE name = :name_1", {"name_1": "\u0442"}, r"name is '\u0442': "),
+        ("INSERT INTO entries VALUES (2, :name)", [{"name": "a"}, {"name": "\u0442"}], r"name is '\u0442': "),
+        ("INSERT INTO entries VALUES (2, :name)", {"name": "too long"}, None),
+        ("INSERT INTO entries VALUES (1, :name)", {"name": "\u00e9"}, None),
+    ],
+)
+def test_a_text_that_a_table_does_not_take_is_named(
+    mariadb_tables: sa.Engine, statement: str, parameters: Any, words: str | None
+) -> None:
+    with mariadb_tables.connect() as connection, pytest.raises(Exception) as caught:  # noqa: PT011
+        connection.execute(sa.text(statement), parameters)
+    refused_text = db_errors.refused_text(caught.value)
+    assert (refused_text and refused_text.message[: len(words or "")]) == words
+    assert not db_errors.is_refusal(caught.value)
 
 
 def damage(file: pathlib.Path, first: int) -> None:

@@ -71,7 +71,7 @@ def test_a_long_text_and_the_name_of_a_pool_are_made_to_fit(records: Records, ba
     store(records, backend, {FREE: Evidence("x" * 2000)})
     assert len(stored(records)[FREE].text) == 1000
     assert audit_findings.stored_name("p" * 300) == "p" * 255
-    assert audit_findings.stored_name("p  ") == "p"
+    assert audit_findings.stored_name("p  ") == "p  "
     assert audit_findings.stored_name("p\n") == "'p\\n'"
 
 
