@@ -12,7 +12,7 @@ from tonnage.api import options as api_options
 from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.db import database, durability, schema, sqlite_file
+from tonnage.ledger.db import database, durability, schema, sqlite_file, text_columns
 from tonnage.ledger.db import options as database_options
 from tonnage.ledger.inventory import backends, service_options
 from tonnage.ledger.locks import heartbeats
@@ -54,6 +54,12 @@ class Checks(upgradecheck.UpgradeCommands):
                 )
         later = [f"{branch.text}, of a later release than these programs" for branch in branches if branch.is_ahead]
         return _warning("; ".join(later)) if later else _success()
+
+    def _texts(self) -> upgradecheck.Result:
+        """Check that all text columns take any text and tell all texts apart."""
+        with database.connect(self._conf).reading() as session:
+            faults = text_columns.find_faults(session.connection(), enabled_extensions.enabled(self._conf))
+        return _failure(text_columns.describe(faults)) if faults else _success()
 
     def _rules(self) -> upgradecheck.Result:
         """Check that all schedulers have the same defaults (spec "Over Subscription in Thin Provisioning")."""
@@ -129,6 +135,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _ALL: tuple[tuple[str, Callable[..., upgradecheck.Result]], ...] = (
         ("Database schema", _schema),
+        ("Text columns of the database", _texts),
         ("Rules of the schedulers", _rules),
         ("Backends that are down", _silent),
         ("Operations that do not end", _pending),

@@ -16,7 +16,7 @@ from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
-from tonnage.ledger.db import database, durability, schema
+from tonnage.ledger.db import database, durability, schema, text_columns
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -129,6 +129,7 @@ def main() -> None:
     ledger = database.connect(conf)
     schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
     durability.warn(ledger)
+    text_columns.warn(ledger, enabled_extensions.enabled(conf))
     ledger.close()
     rpc_transport.warn_if_local(conf)
     workers.run(conf, PROG, _SchedulerPlan(conf, reloader))

@@ -30,7 +30,7 @@ from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.cli.rest import connection_arguments
-from tonnage.ledger.db import database, durability
+from tonnage.ledger.db import database, durability, text_columns
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -147,6 +147,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         unknown_options.warn(configuration.conf)
         tls_verification.warn(conf)
         durability.warn(ledger)
+        text_columns.warn(ledger, enabled_extensions.enabled(conf))
         # A conflict with another process about a port is detected before the services start.
         for server in servers:
             server.listen()

@@ -11,7 +11,7 @@ from tonnage.capacity import errors
 from tonnage.extension import Extension
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.db import database, dialects, schema
+from tonnage.ledger.db import database, dialects, schema, text_columns
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.locks import heartbeats, ledger_identity
 
@@ -50,7 +50,8 @@ def copy(
     name of each table that has been copied, and the number of its rows. The copy has all rows or none.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` while a scheduler uses the source, and for a target that is not
-    empty, :class:`~tonnage.capacity.errors.ConfigurationError` for a source without the current schema.
+    empty, :class:`~tonnage.capacity.errors.ConfigurationError` for a source without the current schema, and for a
+    target that does not take all texts.
     """
     extensions = _extensions_of(source, extensions)
     schema.require_current(source.engine, extensions)
@@ -60,6 +61,8 @@ def copy(
     tables = _tables(source, extensions)
     with target.engine.connect() as connection:
         _require_empty(connection, tables)
+        if faults := text_columns.find_faults(connection, extensions):
+            raise errors.ConfigurationError(f"--to names a database that is wrong, as {'; '.join(faults)}")
     source.run(_close, dialects.public_address(target.engine.url)[:255], down_time)
     try:
         _continue_ids(source, target, tables)

@@ -22,10 +22,13 @@ class DatabaseServer(base.Server):
     """Parameters of connections for administration."""
 
     @contextlib.contextmanager
-    def database(self) -> Iterator[str]:
-        """Create an empty database, yield its URL, and drop it afterwards, even with connected clients."""
+    def database(self, options: str | None = None) -> Iterator[str]:
+        """Create an empty database, yield its URL, and drop it afterwards, even with connected clients.
+
+        ``options`` are the end of the statement ``CREATE DATABASE``, in place of :attr:`create_options`.
+        """
         name = f"t{uuid.uuid4().hex}"
-        self.execute(f"CREATE DATABASE {name} {self.create_options}")
+        self.execute(f"CREATE DATABASE {name} {self.create_options if options is None else options}")
         try:
             yield sa.make_url(self.url).set(database=name).render_as_string(hide_password=False)
         finally:

@@ -15,6 +15,9 @@ from tonnage.ledger.db import database, schema
 
 _TEMPLATE = "tonnage_template"
 
+#: The end of the definitions of MariaDB's text columns.
+_TEXT = "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+
 
 def metadata() -> sa.MetaData:
     """Return the metadata with the tables of the core and of all installed extensions."""
@@ -81,6 +84,18 @@ def _copy_postgresql(engine: sa.Engine) -> None:
     with _administrator(server).connect() as connection:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
         connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
+
+
+def create_mariadb_with(url: str, charset: str) -> sa.Engine:
+    """Give an empty MariaDB the tables with other text columns, as a converted dump has; return its engine.
+
+    ``charset`` is the end of the definitions of text columns.
+    """
+    engine = database.create_engine(url)
+    with _administrator(engine.url).connect() as connection:
+        for statement in _mariadb_statements(_template(engine.url.set(database="tonnage"))):
+            connection.exec_driver_sql(statement.replace(_TEXT, charset).replace("%", "%%"))
+    return engine
 
 
 @functools.cache

@@ -39,6 +39,7 @@ REDELIVERY = "tests/unit/ledger/claims/test_request_keys_redelivery.py"
 SCHEDULING_RULES = "tests/unit/ledger/locks/test_scheduling_rules.py"
 PERIODIC_TASKS = "tests/unit/scheduler/periodic/test_periodic_tasks.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/cache/test_cache_refresh_two_schedulers.py"
+TEXT_COLUMNS = "tests/functional/test_text_columns.py"
 LAST_GIB = "tests/functional/test_contention.py::test_concurrent_requests_use_the_last_gib"
 CAPACITY_RELEASED_BEFORE_BOOKING = (
     "tests/functional/test_contention.py::test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity"

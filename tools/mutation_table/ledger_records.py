@@ -221,6 +221,13 @@ MUTATIONS = (
         (guards.LAST_GIB,),
     ),
     Mutation(
+        "A text for people that a table does not take is stored with escapes.",
+        "ledger/db/database.py",
+        "with free_text.only_ascii():",
+        "with contextlib.nullcontext():",
+        (guards.TEXT_COLUMNS,),
+    ),
+    Mutation(
         "The ledger repeats a transaction after a lost connection.",
         "ledger/db/db_errors.py",
         "return is_collision(error) or is_away(error)",
