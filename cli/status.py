@@ -14,8 +14,8 @@ from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, durability, schema, sqlite_file, text_columns
 from tonnage.ledger.db import options as database_options
-from tonnage.ledger.inventory import backends, service_options
-from tonnage.ledger.locks import heartbeats
+from tonnage.ledger.inventory import backends, capacity_figures, service_options
+from tonnage.ledger.locks import backend_notices, heartbeats
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
 
@@ -63,6 +63,8 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _rules(self) -> upgradecheck.Result:
         """Check that all schedulers have the same defaults (spec "Over Subscription in Thin Provisioning")."""
+        if any(row.observed for row in self._backends()):
+            return _success()  # the schedulers are Cinder's, and have its options
         up = [row for row in self._schedulers() if row.up(self._conf.service_down_time)]
         for option, values in (
             ("max_over_subscription_ratio", {row.host: row.default_ratio for row in up}),
@@ -76,10 +78,13 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _silent(self) -> upgradecheck.Result:
-        with database.connect(self._conf).reading() as session:
-            rows = backends.load_backends(session)
-        silent = [row.name for row in rows if row.silence is None or row.silence > self._conf.service_down_time]
-        return _warning(f"these backends are down: {', '.join(sorted(silent))}") if silent else _success()
+        down_time = self._conf.service_down_time
+        down = [
+            f"{row.name} ({backend_notices.state_reason(row.silence, row.notice, down_time)})"
+            for row in self._backends()
+            if not capacity_figures.is_up(row.silence, down_time)
+        ]
+        return _warning(f"these backends are down: {', '.join(sorted(down))}") if down else _success()
 
     def _pending(self) -> upgradecheck.Result:
         with database.connect(self._conf).reading() as session:
@@ -88,7 +93,13 @@ class Checks(upgradecheck.UpgradeCommands):
             listed = ", ".join(
                 f"{claim.verb} of volume {claim.volume_id} in {claim.pool_name}" for claim in claims[:10]
             )
-            return _warning(f"{len(claims)} operation(s) have not ended for an hour: {listed}")
+            observed = {row.id for row in self._backends() if row.observed}
+            advice = (
+                "; a volume of Cinder in error keeps its capacity until it is deleted"
+                if any(claim.backend_id in observed for claim in claims)
+                else ""
+            )
+            return _warning(f"{len(claims)} operation(s) have not ended for an hour: {listed}{advice}")
         return _success()
 
     def _ledger(self) -> upgradecheck.Result:
@@ -128,6 +139,10 @@ class Checks(upgradecheck.UpgradeCommands):
         with database.connect(self._conf).reading() as session:
             weaknesses = durability.find_weaknesses(session.connection())
         return _warning("; ".join(weaknesses)) if weaknesses else _success()
+
+    def _backends(self) -> list[backends.BackendRow]:
+        with database.connect(self._conf).reading() as session:
+            return backends.load_backends(session)
 
     def _schedulers(self) -> list[heartbeats.ServiceRow]:
         with database.connect(self._conf).reading() as session:

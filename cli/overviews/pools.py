@@ -52,11 +52,11 @@ class PoolRow(NamedTuple):
         return limit - sum(amount for amount in used if amount is not None)
 
     def state(self) -> str:
-        """Return the state as a table has it: with the agent's notice, or the last figures of a pool that is down."""
+        """Return the state as a table has it: with the notice, or the last figures of a pool that is down."""
         if self.up:
             return "up" if self.pool.notice is None else f"up, {self.pool.notice.code}"
         if self.pool.silence is None:
-            return "down, never reported"
+            return "down, never reported" if self.pool.notice is None else f"down, {self.pool.notice.text}"
         was = "" if self.pool.total_gb is None else f"was {table_columns.size(self.pool.total_gb)}, "
         return f"down, {was}{table_columns.age(self.pool.silence)} ago"
 

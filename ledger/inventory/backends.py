@@ -41,9 +41,11 @@ class SourceVolume:
 class BackendRow:
     """One backend.
 
-    ``silence`` is the number of seconds since its last report by the database's clock; None if it never reported.
+    ``silence`` is the number of seconds since its last report by the database's clock, see
+    :func:`~tonnage.ledger.models.silence`.
     ``report_age`` is the further age of the figures in seconds: the time that the driver took to collect them.
     ``nonce`` is that of the agent process of the epoch, ``notice`` its last notice if it has not reported since.
+    An ``observed`` backend has no agent: its volumes are those of another system.
     """
 
     id: int
@@ -60,6 +62,7 @@ class BackendRow:
     last_report_at: datetime.datetime | None
     nonce: str
     notice: Notice | None = None
+    observed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,11 +423,12 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             epoch=row.epoch,
             report_seq=int(row.report_seq),
             report_covers=int(row.report_covers),
-            silence=models.age(now, row.last_report_at),
+            silence=models.silence(now, row.last_report_at, observed=row.observed, notice=row.notice),
             report_age=row.report_age,
             last_report_at=row.last_report_at,
             nonce=row.nonce,
             notice=backend_notices.of_backend(row),
+            observed=row.observed,
         )
         for row, now in rows
     ]

@@ -228,8 +228,10 @@ def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
     by_id = {}
     for of_id, name, zone, driver, reported_at, delay, observed, *columns, now in session.execute(statement):
         collected_at = None if reported_at is None else reported_at - datetime.timedelta(seconds=delay)
-        ages = (models.age(now, collected_at), models.silence(now, reported_at, observed=observed))
-        by_id[of_id] = _Backend((name, zone, driver), now, collected_at, *ages, backend_notices.of_columns(*columns))
+        notice = backend_notices.of_columns(*columns)
+        silence = models.silence(now, reported_at, observed=observed, notice=None if notice is None else notice.code)
+        ages = (models.age(now, collected_at), silence)
+        by_id[of_id] = _Backend((name, zone, driver), now, collected_at, *ages, notice)
     return by_id
 
 

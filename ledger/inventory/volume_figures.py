@@ -215,11 +215,14 @@ def _claims(session: orm.Session, down_time: float, *conditions: sa.ColumnElemen
 def _claim(row: Any, down_time: float) -> ClaimFigures:
     *figures, created_at, now, backend = row
     claim = ClaimFigures._make((*figures, created_at, models.age(now, created_at), None))
-    silence = models.silence(now, backend.last_report_at, observed=backend.observed)
+    silence = models.silence(now, backend.last_report_at, observed=backend.observed, notice=backend.notice)
     reason = backend_notices.state_reason(silence, backend_notices.of_backend(backend), down_time)
     if claim.state != pool_counters.PENDING or reason is None:
         return claim
+    backend_text = f"backend {backend.name} ({reason})"
+    if backend.observed:
+        return claim._replace(waits_for=backend_text)
     return claim._replace(
-        waits_for=f"backend {backend.name} ({reason}): start its agent; if it never comes back, 'tonnage-manage "
-        f"backend remove {backend.name} --volumes-are-lost' gives its volumes up"
+        waits_for=f"{backend_text}: start its agent; if it never comes back, 'tonnage-manage backend remove "
+        f"{backend.name} --volumes-are-lost' gives its volumes up"
     )

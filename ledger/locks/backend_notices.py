@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices about agents: one stops, cannot measure its storage, or is refused. They tell why no report comes."""
+"""Notices about backends, which tell why no report comes.
+
+Agents send them when a backend stops or its storage cannot be measured, and a scheduler may refuse an agent. A backend
+without an agent is down if the system of its volumes does not use it.
+"""
 
 import datetime
 from dataclasses import dataclass
@@ -15,6 +19,8 @@ STOPPED = "stopped"
 FAILING = "failing"
 #: A scheduler refuses the agent, because the storage is not that of its volumes. The hello that is accepted ends this.
 REFUSED = "refused"
+#: The system that has the volumes of an observed backend does not use it.
+DOWN = "down"
 
 #: Most characters of the text of a notice.
 _LONGEST_TEXT = 1000
@@ -24,8 +30,9 @@ _LONGEST_TEXT = 1000
 class Notice:
     """A notice about a backend.
 
-    ``code`` is :data:`STOPPED`, :data:`FAILING` or :data:`REFUSED`. ``text`` is the error, which may be empty for an
-    agent that has stopped. ``at`` is the time of the notice by the database's clock.
+    ``code`` is :data:`STOPPED`, :data:`FAILING`, :data:`REFUSED` or :data:`DOWN`. ``text`` is the error, which may be
+    empty for an agent that has stopped, or the reason of the other system. ``at`` is the time of the notice by the
+    database's clock.
     """
 
     code: str
@@ -40,6 +47,8 @@ class Notice:
             return f"{said}: {self.text}" if self.text else said
         if self.code == REFUSED:
             return f"its agent is refused: {self.text}"
+        if self.code == DOWN:
+            return self.text
         return f"its agent cannot report: {self.text}"
 
 
@@ -58,15 +67,15 @@ def state_reason(
 ) -> str | None:
     """Return why a backend is down, or may be down soon; None for a backend that reports.
 
-    ``silence`` is the number of seconds since its last report, None if there was none. It is down after ``down_time``
-    seconds, or if its driver reports so.
+    ``silence`` is that of :func:`~tonnage.ledger.models.silence`. The backend is down after ``down_time`` seconds, or
+    if its driver reports so.
     """
     reasons = [] if notice is None else [notice.sentence]
     if is_reported_down:
         reasons.append("its driver reports backend_state down")
-    if silence is None:
+    if silence is None and (notice is None or notice.code != DOWN):
         reasons.insert(0, "it has never reported")
-    elif silence > down_time:
+    elif silence is not None and silence > down_time:
         reasons.insert(0, f"no report for {silence:.0f} s")
     return "; ".join(reasons) or None
 

@@ -177,7 +177,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             draining=row.draining,
             notice=backend_notices.of_backend(row),
             last_seen_at=row.last_report_at,
-            silence=models.silence(at, row.last_report_at, observed=row.observed),
+            silence=models.silence(at, row.last_report_at, observed=row.observed, notice=row.notice),
         )
         for row, at in session.execute(sa.select(backend, now))
     ]

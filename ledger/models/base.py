@@ -62,13 +62,17 @@ def age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
     return None if then is None else max(0.0, (now - then).total_seconds())
 
 
-def silence(now: datetime.datetime, reported_at: datetime.datetime | None, *, observed: bool) -> float | None:
+def silence(
+    now: datetime.datetime, reported_at: datetime.datetime | None, *, observed: bool, notice: str | None = None
+) -> float | None:
     """Return the seconds since the last report of a backend; None if there was none.
 
     An observed backend is asked for reports only after changes, and the other system tells whether it is up: it is
-    never silent here.
+    never silent here, and None while it has a ``notice``, which tells that it is down.
     """
-    return 0.0 if observed and reported_at is not None else age(now, reported_at)
+    if not observed:
+        return age(now, reported_at)
+    return None if reported_at is None or notice is not None else 0.0
 
 
 class Base(orm.DeclarativeBase):

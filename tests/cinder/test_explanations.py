@@ -102,6 +102,17 @@ def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:
     assert refused["message"] in (message.format(B1, B2), message.format(B2, B1))
 
 
+def test_a_backend_that_cinder_does_not_use_is_down_in_the_ledger(site: Site) -> None:
+    service = {"binary": "cinder-volume", "host": "real@b3"}
+    problem = "SELECT notice, notice_text FROM backends WHERE name = 'real@b3'"
+    assert site.rows(problem) == [(None, None)]
+    site.cinder.request("PUT", "/os-services/disable", service)
+    down = ("down", "its service in Cinder is disabled")
+    wait_for(lambda: site.rows(problem) == [down], "the backend is down")
+    site.cinder.request("PUT", "/os-services/enable", service)
+    wait_for(lambda: site.rows(problem) == [(None, None)], "the backend is up")
+
+
 #: Cinder's own filter fails for this operator without a value.
 FAILING = "<or>"
 

@@ -2,6 +2,7 @@
 """``tonnage-manage`` and ``tonnage-status`` on real databases: forked processes, and one program of each."""
 
 import dataclasses
+import datetime
 import json
 import pathlib
 import re
@@ -16,10 +17,17 @@ from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.request import Provisioning
+from tonnage.extensions.cinder.ledger import observed_claims
+from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import AuditSnapshot
+
+EARLIER = datetime.datetime.fromisoformat("2026-01-02T12:00:00")
+
+#: A volume of Cinder.
+IN_ERROR = "11111111-2222-4333-8444-555555555555"
 
 Run = Callable[..., CommandResult]
 
@@ -83,6 +91,31 @@ def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world
     durable = world.database.engine.dialect.name == "sqlite"  # the servers of the tests do not wait for the disk
     warnings = [check["check"] for check in results(run, status=0 if durable else 1).values() if check["result"]]
     assert warnings == ([] if durable else ["Durability of the database"])
+
+
+@on_one_database
+def test_the_upgrade_check_knows_a_ledger_of_cinder(run: Run, database_url: str) -> None:
+    """Its schedulers are Cinder's, and Cinder tells whether a backend is up, however old its last report is."""
+    engine = database.create_engine(database_url)
+    ledger_schema.create(engine)
+    cinder = CinderLedger(database.Database(engine), lease=60, lag=0)
+    cinder.observe("real@b1")
+    in_error = observed_claims.SeenVolume(volume_id=IN_ERROR, pool="real@b1#a", size_gb=5, ended=False)
+    cinder.database.run(observed_claims.insert_pools, {"real@b1#a": cinder.observe("real@b1")})
+    cinder.database.run(observed_claims.settle, [], [in_error])
+    with engine.begin() as connection:
+        connection.execute(sa.update(models.Backend).values(last_report_at=EARLIER))
+        connection.execute(sa.update(models.Claim).values(created_at=EARLIER))
+    found = results(run, status=1)
+    assert found["Rules of the schedulers"]["result"] == found["Backends that are down"]["result"] == 0
+    assert found["Operations that do not end"]["details"] == (
+        f"1 operation(s) have not ended for an hour: create of volume {IN_ERROR} in real@b1#a; a volume of Cinder in "
+        "error keeps its capacity until it is deleted"
+    )
+    cinder.record_problems({"real@b1": "its service in Cinder is disabled"})
+    told = results(run, status=1)["Backends that are down"]["details"]
+    assert told == "these backends are down: real@b1 (its service in Cinder is disabled)"
+    engine.dispose()
 
 
 @on_one_database

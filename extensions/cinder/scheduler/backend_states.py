@@ -14,6 +14,7 @@ from cinder.scheduler import host_manager
 from oslo_utils import timeutils
 
 from tonnage.extensions.cinder import releases
+from tonnage.extensions.cinder.ledger import backend_problems
 
 cinder_db, models = releases.import_database()
 
@@ -38,18 +39,33 @@ _BAR = sa.literal_column("'|'", sa.String())
 _TEXTS: list[sa.ColumnElement[str]] = [
     sa.func.coalesce(sa.cast(fact, sa.String(255)), sa.literal_column("''")) for fact in _FACTS
 ]
-_SERVICES = (
-    sa.select(functools.reduce(lambda text, more: text + _BAR + more, _TEXTS))
-    .outerjoin(
-        models.Cluster.__table__,
-        sa.and_(
-            _CLUSTER.name == _SERVICE.cluster_name,
-            _CLUSTER.binary == _SERVICE.binary,
-            _CLUSTER.deleted == sa.false(),
-        ),
+
+
+def _of_services(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Return the query of columns of cinder-volume's services, and of their clusters."""
+    return (
+        sa.select(*columns)
+        .select_from(models.Service.__table__)
+        .outerjoin(
+            models.Cluster.__table__,
+            sa.and_(
+                _CLUSTER.name == _SERVICE.cluster_name,
+                _CLUSTER.binary == _SERVICE.binary,
+                _CLUSTER.deleted == sa.false(),
+            ),
+        )
+        .where(_SERVICE.deleted == sa.false(), _SERVICE.topic == constants.VOLUME_TOPIC)
+        .order_by(_SERVICE.id)
     )
-    .where(_SERVICE.deleted == sa.false(), _SERVICE.topic == constants.VOLUME_TOPIC)
-    .order_by(_SERVICE.id)
+
+
+_SERVICES = _of_services(functools.reduce(lambda text, more: text + _BAR + more, _TEXTS))
+_STATES = _of_services(
+    _SERVICE.host,
+    _SERVICE.cluster_name,
+    sa.case((_SERVICE.cluster_name.is_(None), _SERVICE.disabled), else_=_CLUSTER.disabled),
+    sa.case((_SERVICE.cluster_name.is_(None), _SERVICE.frozen), else_=_CLUSTER.frozen),
+    sa.func.coalesce(_SERVICE.updated_at, _SERVICE.created_at) >= sa.bindparam("alive_since", type_=sa.DateTime()),
 )
 
 _revisions = itertools.count(1)
@@ -93,3 +109,13 @@ def services() -> list[str]:
     """
     with cinder_db.get_engine().connect() as connection:
         return list(connection.scalars(_SERVICES, {"alive_since": utils.service_expired_time()}))
+
+
+def problems() -> dict[str, str | None]:
+    """Return why Cinder does not use a backend, None if it does, by the names of all backends."""
+    with cinder_db.get_engine().connect() as connection:
+        rows = connection.execute(_STATES, {"alive_since": utils.service_expired_time()}).all()
+    return backend_problems.of_services(
+        backend_problems.Service(cluster or host, bool(disabled), bool(frozen), bool(alive))
+        for host, cluster, disabled, frozen, alive in rows
+    )

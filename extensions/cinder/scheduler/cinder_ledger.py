@@ -4,7 +4,7 @@
 import logging
 import re
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.decision import Undecided
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.extensions.cinder import releases
-from tonnage.extensions.cinder.ledger import observed_claims, probes
+from tonnage.extensions.cinder.ledger import backend_problems, observed_claims, probes
 from tonnage.extensions.cinder.pools.ledger_pools import LedgerPools
 from tonnage.extensions.cinder.scheduler import claim_ends
 from tonnage.extensions.cinder.scheduler.claim_ends import VolumeRow
@@ -107,6 +107,13 @@ class CinderLedger:
     def next_probe(self, backend: str, interval: float) -> probes.Probe | None:
         """Allocate the number of a probe; None if another scheduler probes the backend."""
         return self.database.run(probes.next_probe, backend, interval)
+
+    def record_problems(self, problems: Mapping[str, str | None]) -> None:
+        """Record why Cinder does not use backends, None if it does, by the names of all of its backends."""
+        with self.database.reading(patient=False) as session:
+            changes = backend_problems.changes(session, problems)
+        for change in changes:
+            self.database.run(backend_problems.record, change)
 
     def refuse(self, refused: refusals.RefusedRequest, key: request_keys.Key | None = None) -> None:
         """Record a refusal for ``tonnage why``.

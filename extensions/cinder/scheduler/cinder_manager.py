@@ -42,6 +42,9 @@ _PROBE_TURN = 1.0
 #: Seconds between two looks at the ledger for reports, and for claims of other schedulers.
 _POOLS_TURN = 1.0
 
+#: Seconds between two looks at Cinder's services for backends that it does not use, or uses again.
+_PROBLEMS_TURN = 5.0
+
 
 class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
     """Cinder's manager. All RPC, heartbeats, user messages and quotas are Cinder's own."""
@@ -59,23 +62,26 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
     def init_host(self, *args: Any, **kwargs: Any) -> None:
         """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
         _require_driver(self.driver)
-        self._ledger = _connect()
-        LOG.info("Requests are decided by the ledger at %s", self._ledger.database.engine.url.render_as_string())
+        ledger = self._ledger = _connect()
+        LOG.info("Requests are decided by the ledger at %s", ledger.database.engine.url.render_as_string())
         self.driver.connect(
-            self._ledger,
+            ledger,
             NativePlugins(CONF.tonnage.native_filters, CONF.tonnage.native_weighers),
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
             timeout=CONF.tonnage.refusal_patience,
         )
         waiting = WaitingRequests(CONF.tonnage.undecided_after)
-        rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
-        self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
+        rows = RowPoll(ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
+        self._prober = Prober(ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
         poll = _worker("tonnage-poll", rows.poll, CONF.tonnage.poll_interval)
-        pools = _worker("tonnage-pools", self._ledger.pools.refresh_changed, _POOLS_TURN)
+        pools = _worker("tonnage-pools", ledger.pools.refresh_changed, _POOLS_TURN)
         probe = _worker("tonnage-probe", self._prober.probe, _PROBE_TURN)
+        problems = _worker(
+            "tonnage-problems", lambda: ledger.record_problems(backend_states.problems()), _PROBLEMS_TURN
+        )
         poll.turn()
-        self._ledger.pools.refresh_changed()
-        for worker in (poll, pools, probe):
+        ledger.pools.refresh_changed()
+        for worker in (poll, pools, probe, problems):
             worker.start()
         super().init_host(*args, **kwargs)
 

@@ -59,6 +59,19 @@ def test_a_backend_whose_agent_cannot_report_says_so_at_once(ledger: Ledger) -> 
     assert problems == {("up", "its agent cannot report: not mounted")}
 
 
+def test_a_backend_of_another_system_is_down_by_the_word_of_that_system(ledger: Ledger) -> None:
+    with ledger.engine.begin() as connection:
+        hours = sa.type_coerce(sa.func.datetime(models.Backend.last_report_at, "-2 hours"), sa.String)
+        connection.execute(sa.update(models.Backend).values(observed=True, last_report_at=hours))
+    assert "2 of 2 pool(s) up" in ledger.run("pools")
+    with ledger.engine.begin() as connection:
+        values = {"notice": "down", "notice_text": "its service in Cinder is disabled", "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(values))
+    assert "| down, its service in Cinder is disabled " in ledger.run("pools")
+    problems = {(row["state"], row["problem"], row["silence_seconds"]) for row in ledger.json("pools")}
+    assert problems == {("down", "its service in Cinder is disabled", None)}
+
+
 def test_the_sums_are_those_of_the_pools_that_are_up(ledger: Ledger) -> None:
     ledger.world.create(4)
     assert ledger.run("pools").endswith("2 of 2 pool(s) up: total 30 GiB, free 30 GiB, in flight 4 GiB\n")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.ledger.records import Records
 from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.locks import backend_notices, heartbeats
-from tonnage.ledger.locks.backend_notices import FAILING, STOPPED, Notice
+from tonnage.ledger.locks.backend_notices import DOWN, FAILING, STOPPED, Notice
 
 AT = datetime.datetime.fromisoformat("2026-11-27 20:41:02")
 NAME = "host@b"
@@ -86,6 +86,7 @@ def test_a_hello_ends_every_notice(records: Records, code: str) -> None:
         (None, None, "it has never reported"),
         (5.0, Notice(STOPPED, "", AT), "its agent stopped at 2026-11-27 20:41:02 UTC"),
         (75.0, Notice(STOPPED, "crash", AT), "no report for 75 s; its agent stopped at 2026-11-27 20:41:02 UTC: crash"),
+        (None, Notice(DOWN, "its service in Cinder is disabled", AT), "its service in Cinder is disabled"),
         (None, Notice(FAILING, "not mounted", AT), "it has never reported; its agent cannot report: not mounted"),
     ],
 )

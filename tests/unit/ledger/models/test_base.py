@@ -29,6 +29,12 @@ def test_an_observed_backend_is_not_silent_once_it_has_reported(observed: bool, 
     assert base.silence(NOW, None, observed=observed) is None
 
 
+@pytest.mark.parametrize(("observed", "silence"), [(False, 90.0), (True, None)])
+def test_an_observed_backend_with_a_notice_is_down(observed: bool, silence: float | None) -> None:
+    reported_at = NOW - datetime.timedelta(seconds=90)
+    assert base.silence(NOW, reported_at, observed=observed, notice="down") == silence
+
+
 def test_texts_are_compared_exactly_on_mysql() -> None:
     for length, text in ((36, "VARCHAR(36)"), (None, "TEXT")):
         column_type = base.exact_text(length)
