@@ -92,6 +92,8 @@ def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:
     volume_id = cinder.create(5)
     wait_for(lambda: site.why(volume_id)["refusals"], "the refusal is recorded")
     assert cinder.settled([volume_id])[volume_id]["status"] == "error"
+    for backend in ("b1", "b2"):
+        cinder.control(backend)
     [refused] = site.why(volume_id)["refusals"]
     assert refused["code"] == "attempts_exceeded"
     message = (
