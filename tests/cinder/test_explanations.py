@@ -105,13 +105,13 @@ def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:
 
 
 def test_a_backend_that_cinder_does_not_use_is_down_in_the_ledger(site: Site) -> None:
-    service = {"binary": "cinder-volume", "host": "real@b3"}
+    """Cinder 29.0.0 does not disable a service when it is told to, so the backend is frozen."""
     problem = "SELECT notice, notice_text FROM backends WHERE name = 'real@b3'"
     assert site.rows(problem) == [(None, None)]
-    site.cinder.request("PUT", "/os-services/disable", service)
-    down = ("down", "its service in Cinder is disabled")
+    site.cinder.request("PUT", "/os-services/freeze", {"host": "real@b3"})
+    down = ("down", "its service in Cinder is frozen")
     wait_for(lambda: site.rows(problem) == [down], "the backend is down")
-    site.cinder.request("PUT", "/os-services/enable", service)
+    site.cinder.request("PUT", "/os-services/thaw", {"host": "real@b3"})
     wait_for(lambda: site.rows(problem) == [(None, None)], "the backend is up")
 
 

@@ -29,7 +29,7 @@ def test_refusals_have_the_ids_of_their_requests(
             cinder.end_service("scheduler0", signal.SIGTERM)
             log.write_text("")
             (cinder.folder / "two-lines.conf").write_text(TWO_LINES)
-            cinder.start_service("scheduler0", program, patched=False, more="two-lines.conf")
+            cinder.start_service("scheduler0", program, patched=True, more="two-lines.conf")
         with futures.ThreadPoolExecutor(4) as clients:
             volume_ids = list(clients.map(cinder.create, [101] * REQUESTS))
         assert {volume["status"] for volume in cinder.settled(volume_ids).values()} == {"error"}
