@@ -30,12 +30,12 @@ CINDER ?=
 test-cinder: export CINDER := $(CINDER)
 
 # Tests create volumes that use more space than a /tmp in memory should provide.
-test test-heavy test-kubernetes test-clusters test-tempest test-cinder coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
+test test-heavy test-least test-kubernetes test-clusters test-tempest test-cinder coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
 # Each of these runs one suite, so a suite that could not run is a failure.
 test-kubernetes test-clusters test-tempest test-cinder: export CI := true
 
-.PHONY: help install check-port run test test-heavy test-kubernetes test-clusters test-tempest test-cinder lint format coverage docs sample-config board clean
+.PHONY: help install check-port run test test-heavy test-least test-kubernetes test-clusters test-tempest test-cinder lint format coverage docs sample-config board clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,15 @@ test-heavy:  ## Run the tests that need minutes or much memory
 	@tools/install-servers.sh
 	@echo "==> Running the heavy tests"
 	@exec $(BIN)/pytest -m heavy --timeout=3600 $(ARGS)
+
+# The compiler of the messages of CSI cannot be installed beside the least version of grpcio.
+NO_COMPILER := --ignore=tests/unit/drivers/csi/test_csi_pb2.py
+
+test-least:  ## Run the unit tests with the least versions of all libraries, in an environment of their own (minutes)
+	@tools/install-servers.sh
+	@tools/install-least.sh
+	@echo "==> Running the unit tests with the least versions"
+	@exec .least/bin/pytest tests/unit $(WORKERS) -m "not heavy" --timeout=900 $(NO_COMPILER) $(ARGS)
 
 test-kubernetes:  ## Build kube-apiserver and kube-scheduler (slow), then run the tests with them
 	@tools/setup.sh test
@@ -129,6 +138,6 @@ board:  ## Write etc/grafana/tonnage.json, the board for Grafana, from tools/gra
 	@said=$$($(BIN)/python tools/grafana_board.py) && cat <<<"$$said" >etc/grafana/tonnage.json
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
-	rm -rf .venv .tox .lvm-guest .openstack .cinder .cinder-* .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .cinder .cinder-* .least .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

@@ -56,7 +56,10 @@ def build(
     scheduler: SchedulerClient,
     authenticator: authentication.Authenticator,
 ) -> WsgiApp:
-    """Return the application. ``conf`` has the options of :mod:`tonnage.api.options` and of the enabled extensions.
+    """Return the application.
+
+    ``conf`` has the options of :mod:`tonnage.api.options`, of :mod:`tonnage.api.http.middleware` and of the enabled
+    extensions.
 
     With ``auth_strategy = noauth`` it is also an Identity service, for clients that need one.
 

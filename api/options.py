@@ -4,7 +4,6 @@
 from oslo_config import cfg
 
 from tonnage import enabled_extensions
-from tonnage.api.http import middleware
 from tonnage.capacity import number_bounds
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
@@ -84,7 +83,6 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTIONS)
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
-    middleware.register(conf)
     metrics_options.register(conf)
 
 

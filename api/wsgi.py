@@ -14,6 +14,7 @@ from oslo_log import log
 
 from tonnage import __version__, enabled_extensions, log_records
 from tonnage.api import options
+from tonnage.api.http import middleware
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
 from tonnage.ledger.db import options as database_options
@@ -24,7 +25,7 @@ FILES = "TONNAGE_CONFIG_FILES"
 
 def _application() -> WsgiApp:
     conf = cfg.CONF  # noqa: TID251  (this module takes the place of a main function)
-    for register in (options.register, rpc_options.register, database_options.register):
+    for register in (options.register, middleware.register, rpc_options.register, database_options.register):
         register(conf)
     enabled_extensions.register(conf)
     log.register_options(conf)

@@ -5,6 +5,7 @@ Collecting the names imports every package, which takes a second and 60 MB. So a
 ``make sample-config`` regenerates it. The names are collected only if the file lacks the name of an option.
 """
 
+import contextlib
 from collections.abc import Mapping
 from importlib import metadata, resources
 
@@ -38,14 +39,18 @@ def from_file() -> Names:
 
 
 def collect() -> Names:
-    """Return all names by section, including options of installed plug-ins. A plug-in can raise any error."""
+    """Return all names by section, including options of installed plug-ins. A plug-in can raise any error.
+
+    Options of a library that is not installed are left out.
+    """
     from tonnage.cli import opts
 
     sections: Names = {}
     lists = [opts.list_opts()]
     for point in metadata.entry_points(group="oslo.config.opts"):
         if point.name in LIBRARIES:
-            lists.append(point.load()())
+            with contextlib.suppress(ModuleNotFoundError):
+                lists.append(point.load()())
     for listed in lists:
         for group, options in listed:
             section = section_name(str(getattr(group, "name", group) or DEFAULT))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cliff import app, commandmanager
 
 import tonnage
-from tonnage import extension
+from tonnage import extension, installation
 from tonnage.cli import config_files, output, watch
 from tonnage.cli.display.base_commands import Command
 
@@ -33,7 +33,7 @@ class CommandTable(commandmanager.CommandManager):
     """
 
     def __init__(self, own_commands: Mapping[str, str], field: str) -> None:
-        super().__init__()
+        super().__init__("")  # until cliff 4.12 the namespace of entry points is required
         self._extensions: dict[str, str] = {}
         self._add(own_commands)
         for name, declaration in extension.installed().items():
@@ -191,7 +191,9 @@ def _group_and_description(point: commandmanager.EntryPointWrapper | metadata.En
 
 
 def _not_loaded(error: Exception) -> str:
-    return f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
+    missing = installation.missing_library(error) if isinstance(error, ModuleNotFoundError) else None
+    reason = missing or f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"cannot be loaded: {reason}"
 
 
 class _Help(argparse.Action):

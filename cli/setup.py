@@ -14,7 +14,7 @@ from oslo_log import formatters
 from oslo_log import log as logging
 
 import tonnage
-from tonnage import enabled_extensions, log_records
+from tonnage import enabled_extensions, installation, log_records
 from tonnage.capacity import errors, number_bounds
 from tonnage.cli import config_files, output
 from tonnage.rpc import option_errors
@@ -152,8 +152,8 @@ def read_again(
 def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
     """End the process with one line on standard error and an exit status after an error in its environment.
 
-    The status is 2 for a wrong command line. Other errors, which are bugs, are raised. It is also usable as a decorator
-    of ``main()``.
+    The status is 2 for a wrong command line. A missing library is such an error too. Other errors, which are bugs, are
+    raised. It is also usable as a decorator of ``main()``.
     """
     with output.flushed(prog, status):
         try:
@@ -166,6 +166,12 @@ def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
             hint = _no_files_hint(cfg.CONF, prog) if isinstance(error, errors.ConfigurationError) else ""
             output.print_error(f"{prog}: {output.one_line(error)}{hint}")
             sys.exit(USAGE if isinstance(error, UsageError) else status)
+        except ModuleNotFoundError as error:
+            line = installation.missing_library(error)
+            if line is None:
+                raise
+            output.print_error(f"{prog}: {line}")
+            sys.exit(status)
 
 
 def _no_files_hint(conf: cfg.ConfigOpts, prog: str) -> str:

@@ -9,20 +9,34 @@ import gc
 import importlib
 import os
 import signal
+import sys
 
 #: Exit status of a command that Ctrl-C has ended, the same as in shells.
 _INTERRUPTED = 128 + signal.SIGINT
 
 
-def run(module: str) -> object:
-    """Import a module and return what its ``main()`` returns."""
+def run(module: str, extra: str = "") -> object:
+    """Import a module and return what its ``main()`` returns.
+
+    If a library is missing, print the command that installs ``extra``, the extra of Tonnage with all libraries of the
+    program, and return 1.
+    """
     # If SIGINT is ignored, as in background jobs of a shell, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # A KeyboardInterrupt could be caught anywhere in the imported modules.
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(_INTERRUPTED))
     # Imported objects are never garbage. Without collections the import takes a seventh less time.
     gc.disable()
-    main = importlib.import_module(module).main
+    try:
+        main = importlib.import_module(module).main
+    except ModuleNotFoundError as error:
+        from tonnage import installation
+
+        line = installation.missing_library(error, extra)
+        if line is None:
+            raise
+        print(f"{os.path.basename(sys.argv[0])}: {line}", file=sys.stderr)
+        return 1
     gc.freeze()
     gc.enable()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -37,12 +51,12 @@ def tonnage() -> object:
 
 def agent() -> object:
     """Start ``tonnage-agent``."""
-    return run("tonnage.cli.daemons.agent")
+    return run("tonnage.cli.daemons.agent", "agent")
 
 
 def api() -> object:
     """Start ``tonnage-api``."""
-    return run("tonnage.cli.daemons.api")
+    return run("tonnage.cli.daemons.api", "api")
 
 
 def manage() -> object:
@@ -52,12 +66,12 @@ def manage() -> object:
 
 def scheduler() -> object:
     """Start ``tonnage-scheduler``."""
-    return run("tonnage.cli.daemons.scheduler")
+    return run("tonnage.cli.daemons.scheduler", "all")
 
 
 def standalone() -> object:
     """Start ``tonnage-standalone``."""
-    return run("tonnage.cli.daemons.standalone")
+    return run("tonnage.cli.daemons.standalone", "all")
 
 
 def status() -> object:

@@ -60,7 +60,7 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
         return known
     # Options of other processes and their plug-ins are collected only now, because that is slow.
     all_names = option_names.collect()
-    for section, names in registered.items():
+    for section, names in [*registered.items(), *usual.items()]:
         all_names.setdefault(section, set()).update(names)
     return [*_lines(unread, all_names), *known]
 

@@ -3,7 +3,8 @@
 # Install services of OpenStack for the tests into an environment of their own, because their requirements must not
 # conflict with Tonnage's: Placement and Keystone into .openstack, with the argument "cinder" Cinder and Glance into
 # .cinder, together with Tonnage. With "cinder 28" these are of that release, in .cinder-28, with the libraries of its
-# upper constraints (TOX_CONSTRAINTS_FILE: another file or URL with them), to which Tonnage adds three.
+# upper constraints (TOX_CONSTRAINTS_FILE: another file or URL with them). There Tonnage is installed last, as beside a
+# Cinder that runs, and the file before.txt has the versions of before.
 # An up-to-date environment stays unchanged. This script never fails: tests without their service report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,8 +18,8 @@ case ${1-}-$release in
 cinder-) venv=.cinder packages=('cinder==29.0.0' 'glance>=32.0' "${libraries[@]}" --editable .) ;;
 cinder-2[5-9])
     constraints=${TOX_CONSTRAINTS_FILE:-https://releases.openstack.org/constraints/upper/${series[$release]}}
-    venv=.cinder-$release tonnage=(--no-deps --editable .)
-    packages=("cinder==$release.*" glance 'setuptools<81' "${libraries[@]}" msgspec lark numpy --constraint "$constraints")
+    venv=.cinder-$release tonnage=(--editable . --constraint "$constraints")
+    packages=("cinder==$release.*" glance 'setuptools<81' "${libraries[@]}" --constraint "$constraints")
     ;;
 *)
     echo "usage: $0 [cinder [25|26|27|28|29]]" >&2
@@ -31,10 +32,15 @@ install() {
         --root-user-action=ignore "$@" >>"$venv/install.log" 2>&1
 }
 
+add_tonnage() {
+    ((${#tonnage[@]} == 0)) && return
+    "$venv/bin/python" -m pip freeze --disable-pip-version-check --all >"$venv/before.txt" && install "${tonnage[@]}"
+}
+
 [[ -f $venv/complete && $(<"$venv/complete") == "$PWD ${packages[*]}" ]] && exit 0
 echo "==> Installing for the tests: ${packages[*]}"
 rm -rf "$venv"
-if python3 -m venv "$venv" && install "${packages[@]}" && { ((${#tonnage[@]} == 0)) || install "${tonnage[@]}"; }; then
+if python3 -m venv "$venv" && install "${packages[@]}" && add_tonnage; then
     echo "$PWD ${packages[*]}" >"$venv/complete"
 else
     tail -n 5 "$venv/install.log" >&2 || true

@@ -83,7 +83,7 @@ missing=()
 arguments=()
 if ! current package; then
     missing+=("Tonnage and what it needs")
-    arguments+=(--editable .)
+    arguments+=(--editable '.[all]')
 fi
 for group in "$@"; do
     if ! current "$group"; then

@@ -9,6 +9,7 @@ import threading
 from oslo_config import cfg
 
 from tonnage.api import options
+from tonnage.api.http import middleware
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import ApiProcess
 from tonnage.cli import setup, tls_verification, unknown_options
@@ -24,7 +25,7 @@ def main() -> int:
     """Serve until a signal."""
     with setup.clean_exit("tonnage-api"):
         conf = cfg.CONF
-        register = [options.register, rpc_options.register, database_options.register]
+        register = [options.register, middleware.register, rpc_options.register, database_options.register]
         setup.configure(conf, sys.argv[1:], "tonnage-api", register, with_extensions=True)
         return run(conf)
 

@@ -20,6 +20,7 @@ from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
+from tonnage.api.http import middleware
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import further_servers
 from tonnage.capacity import errors
@@ -110,6 +111,7 @@ def main() -> None:
         scheduler_settings.register,
         agent_options.register,
         api_options.register,
+        middleware.register,
         database_options.register,
     ]
     setup.configure(conf, argv, PROG, register, with_extensions=True)

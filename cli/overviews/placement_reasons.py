@@ -69,7 +69,6 @@ _NOW = frozenset({"pool_now", "decision_now"})
 def _ask_again(conf: "cfg.ConfigOpts", parsed_args: argparse.Namespace, decisions: "VolumeDecisions") -> _Answer:
     """Return the explanation of the same request now. An error is on standard error."""
     from tonnage.capacity import errors
-    from tonnage.cli.simulation import scheduler_query
     from tonnage.rpc import cinder_explanations
 
     body = decisions.request_body
@@ -81,10 +80,13 @@ def _ask_again(conf: "cfg.ConfigOpts", parsed_args: argparse.Namespace, decision
         return _Answer(unknown=_NOT_REFUSED if decisions.of_cinder else _NO_REQUEST)
     try:
         if (cinder_body := body.get("cinder")) is None:
+            # With the libraries of the API, which the environment of a Cinder has not.
+            from tonnage.cli.simulation import scheduler_query
+
             target = scheduler_query.QueryTarget(url=parsed_args.url, cloud=parsed_args.os_cloud)
             [outlook] = scheduler_query.query(conf, {"requests": [dict(body)], "detail": True}, target)
             return _Answer(outlook.volumes[0])
-        if not scheduler_query.names_bus(conf):
+        if not connection_arguments.names_bus(conf):
             return _Answer(unknown=_NO_BUS)
         # A table needs no more pools than it shows; a program may want all.
         most = (parsed_args.rows or None) if parsed_args.formatter == "table" else None
@@ -100,7 +102,6 @@ def _ask_api(url: str, parsed_args: argparse.Namespace) -> tuple[Any, _Answer]:
     from tonnage.capacity.explanation import Explanation
     from tonnage.cli.rest import ledger_rows
     from tonnage.cli.rest.api_client import ApiClient
-    from tonnage.cli.simulation import scheduler_query
 
     client = ApiClient(url, cloud=parsed_args.os_cloud)
     why = client.get("/scheduler-stats/why", "why", volume=parsed_args.volume)
@@ -112,7 +113,7 @@ def _ask_api(url: str, parsed_args: argparse.Namespace) -> tuple[Any, _Answer]:
         {**why, "id": volume_id, "hints": why["scheduler_hints"], "claims": claims, "refusals": refusals}
     )
     if explanation is not None:
-        return decisions, _Answer(type_conversion.convert(scheduler_query.with_nan(explanation), Explanation))
+        return decisions, _Answer(type_conversion.convert(explanations.with_nan(explanation), Explanation))
     if unexplained is None:
         return decisions, _Answer(unknown=_NO_REQUEST)
     return decisions, _unanswered(unexplained)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.cli.rest import credentials
 from tonnage.cli.rest.connection_arguments import VARIABLE
 
 _TIMEOUT_SECONDS = 120
@@ -79,6 +78,8 @@ class ApiClient:
             try:
                 return self._send(method, address, body, key)
             except _Unauthorized as unauthorized:
+                from tonnage.cli.rest import credentials  # most APIs of one machine require none
+
                 self._credentials = credentials.headers(unauthorized.challenge, self._cloud)
                 return self._send(method, address, body, key)
         except _Unauthorized as unauthorized:

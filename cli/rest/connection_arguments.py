@@ -79,6 +79,12 @@ def ledger_url(conf: "cfg.ConfigOpts", argument: str | None) -> str | None:
     return default_url()
 
 
+def names_bus(conf: "cfg.ConfigOpts") -> bool:
+    """Return whether the configuration names a message bus: it is not the default."""
+    origin = conf.get_location("transport_url")
+    return origin is not None and origin.location.is_user_controlled
+
+
 @functools.cache
 def default_url() -> str:
     """Return :data:`DEFAULT_URL` and tell the user on standard error, once, that it is the destination."""

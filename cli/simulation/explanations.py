@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of an explanation: a row for each pool, the chosen one first."""
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.cli.display.table_columns import Column, capacity
 
@@ -94,3 +95,12 @@ def notes(explanation: "Explanation", shown: Sequence[VerdictRow]) -> list[str]:
             if failure is not None
         ),
     ]
+
+
+def with_nan(value: Any) -> Any:
+    """Replace null by nan in the weights of pools that cannot be ranked, because JSON has no nan."""
+    if isinstance(value, list):
+        return [with_nan(member) for member in value]
+    if isinstance(value, dict):
+        return {key: math.nan if key == "raw" and member is None else with_nan(member) for key, member in value.items()}
+    return value

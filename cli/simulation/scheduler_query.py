@@ -5,7 +5,6 @@ A question has the format of the body of ``POST /v3/{project}/scheduler-stats/wh
 """
 
 import logging
-import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.cli.rest import api_client, connection_arguments
+from tonnage.cli.simulation import explanations
 from tonnage.cli.simulation.argument_types import PROJECT
 from tonnage.rpc import contract
 from tonnage.rpc import transport as rpc_transport
@@ -58,15 +58,9 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
 
 def _uses_bus(conf: cfg.ConfigOpts) -> bool:
     """Return whether a configuration has a message bus that other processes can reach."""
-    if not (conf.config_file or conf.config_dir or names_bus(conf)):
+    if not (conf.config_file or conf.config_dir or connection_arguments.names_bus(conf)):
         return False
     return not (conf.transport_url or "rabbit://").startswith(_IN_PROCESS)
-
-
-def names_bus(conf: cfg.ConfigOpts) -> bool:
-    """Return whether the configuration names a message bus: it is not the default."""
-    origin = conf.get_location("transport_url")
-    return origin is not None and origin.location.is_user_controlled
 
 
 def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[SimulationResult]:
@@ -91,16 +85,7 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
 def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> list[SimulationResult]:
     client = api_client.ApiClient(url, target.project, target.cloud)
     outlooks = client.post("/scheduler-stats/what-if", question, "outlooks")
-    return type_conversion.convert(with_nan(outlooks), list[SimulationResult])
-
-
-def with_nan(value: Any) -> Any:
-    """Replace null by nan in the weights of pools that cannot be ranked, because JSON has no nan."""
-    if isinstance(value, list):
-        return [with_nan(member) for member in value]
-    if isinstance(value, dict):
-        return {key: math.nan if key == "raw" and member is None else with_nan(member) for key, member in value.items()}
-    return value
+    return type_conversion.convert(explanations.with_nan(outlooks), list[SimulationResult])
 
 
 def as_message(question: Mapping[str, Any], project: str, default_type: str | None) -> WhatIf:

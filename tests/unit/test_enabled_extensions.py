@@ -52,6 +52,7 @@ _CORE = """
 import sys
 from oslo_config import cfg
 from tonnage.api import options
+from tonnage.api.http import middleware
 from tonnage.api.process import ApiProcess
 from tonnage.cli import setup
 from tonnage.ledger.db import database, options as database_options
@@ -60,7 +61,7 @@ from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.service import SchedulerService
 
 conf = cfg.ConfigOpts()
-register = [rpc_options.register, settings.register, options.register, database_options.register]
+register = [rpc_options.register, settings.register, options.register, middleware.register, database_options.register]
 setup.configure(conf, ["--config-file", sys.argv[1]], "tonnage-scheduler", register, with_extensions=True)
 ledger, bus = database.connect(conf), transport.create(conf)
 scheduler = SchedulerService(conf, ledger, bus)

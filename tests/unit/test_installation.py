@@ -57,6 +57,40 @@ def test_a_wheel_is_named_as_long_as_it_is_there(tmp_path: pathlib.Path) -> None
     assert installation.pip_command("csi", origin, python, pathlib.Path("/")) == there
 
 
+@pytest.mark.parametrize(
+    ("package", "extras"),
+    [("falcon", ["api"]), ("oslo_policy", ["api"]), ("cotyledon", ["agent"]), ("numpy", [""]), ("json", [])],
+)
+def test_the_extra_of_a_library_is_that_of_setup_cfg(package: str, extras: list[str]) -> None:
+    assert installation.extras_with(package) == extras
+
+
+def test_a_missing_library_is_a_line_with_the_command_that_installs_its_extra() -> None:
+    line = installation.missing_library(ModuleNotFoundError("No module named 'oslo_policy'", name="oslo_policy"))
+    assert line is not None
+    assert line.startswith("the library oslo_policy is not installed; install it with: ")
+    assert installation.install_command("api") in line
+
+
+def test_a_library_without_a_module_is_too_old_and_a_program_may_name_its_own_extra() -> None:
+    error = ModuleNotFoundError("No module named 'cotyledon.types'", name="cotyledon.types")
+    line = installation.missing_library(error, "all")
+    assert line is not None
+    assert line.startswith("the library cotyledon is too old, it has no module types; install it with: ")
+    assert installation.install_command("all") in line
+
+
+def test_a_missing_module_of_no_requirement_is_a_bug() -> None:
+    assert installation.missing_library(ModuleNotFoundError("No module named 'odd'", name="odd")) is None
+    assert installation.missing_library(ModuleNotFoundError("a bug", name="tonnage.odd")) is None
+    assert installation.missing_library(ModuleNotFoundError("raised by hand")) is None
+
+
+def test_no_extra_stands_for_the_package_alone(tmp_path: pathlib.Path) -> None:
+    told = installation.pip_command("", None, pathlib.Path("/opt/tonnage/bin/python"), tmp_path)
+    assert told == "/opt/tonnage/bin/python -m pip install tonnage"
+
+
 def test_the_command_for_the_installation_of_the_tests_names_its_pip() -> None:
     program, *arguments = shlex.split(installation.install_command("mysql"))
     assert pathlib.Path(program).resolve().parent == pathlib.Path(sys.executable).parent.resolve()

@@ -11,4 +11,4 @@ def cinder_scheduler() -> object:
 
 def cinder_shadow() -> object:
     """Start ``tonnage-cinder-shadow``."""
-    return run("tonnage.extensions.cinder.daemons.cinder_shadow")
+    return run("tonnage.extensions.cinder.daemons.cinder_shadow", "all")

@@ -6,4 +6,4 @@ from tonnage.cli.start import run
 
 def publisher() -> object:
     """Start ``tonnage-publisher``."""
-    return run("tonnage.extensions.kubernetes.daemons.publisher")
+    return run("tonnage.extensions.kubernetes.daemons.publisher", "all,kubernetes")

@@ -21,7 +21,7 @@ from tonnage.api import app, options
 from tonnage.api.auth import authentication
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.extension_parts import ApiParts
-from tonnage.api.http import request_context
+from tonnage.api.http import middleware, request_context
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -354,6 +354,7 @@ def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
     """Return a configuration with the options of the API and of the enabled extensions, by default none."""
     conf = cfg.ConfigOpts()
     options.register(conf)
+    middleware.register(conf)
     rpc_options.register(conf)
     enabled_extensions.register(conf)
     conf.set_default(enabled_extensions.OPTION.name, [])

@@ -159,6 +159,17 @@ def test_errors_of_the_environment_are_one_line_and_status_1(
 def test_bugs_are_raised() -> None:
     with pytest.raises(ZeroDivisionError), setup.clean_exit("p"):
         raise ZeroDivisionError
+    with pytest.raises(ModuleNotFoundError), setup.clean_exit("p"):
+        raise ModuleNotFoundError("No module named 'odd'", name="odd")
+
+
+def test_a_missing_library_is_one_line_with_the_extra_that_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, setup.clean_exit("p", 3):
+        raise ModuleNotFoundError("No module named 'falcon'", name="falcon")
+    [line] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 3
+    assert line.startswith("p: the library falcon is not installed; install it with: ")
+    assert "[api]'" in line
 
 
 def test_reading_files_again_does_not_change_the_configuration(file: pathlib.Path) -> None:

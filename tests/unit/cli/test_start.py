@@ -84,7 +84,9 @@ def test_every_command_starts_its_own_module() -> None:
     started: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         for script in scripts:
-            patched.setattr(sys.modules[script.load().__module__], "run", started.append)
+            patched.setattr(
+                sys.modules[script.load().__module__], "run", lambda module, extra="": started.append(module)
+            )
             script.load()()
     expected = {script.name.removeprefix("tonnage-").replace("-", "_") for script in scripts}
     assert {module.rpartition(".")[2] for module in started} == expected

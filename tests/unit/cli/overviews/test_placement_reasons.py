@@ -14,7 +14,7 @@ from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, FilterVerdict, PoolVerdict
-from tonnage.cli.simulation import scheduler_query
+from tonnage.cli.rest import connection_arguments
 from tonnage.extensions.cinder.ledger import probes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
@@ -86,7 +86,7 @@ def test_why_asks_a_scheduler_of_cinder_for_the_nearest_pools(ledger: Ledger, mo
         )
         ledger.write(refusals.insert, [refused])
     names_bus = iter([False, True, True])
-    monkeypatch.setattr(scheduler_query, "names_bus", lambda conf: next(names_bus))
+    monkeypatch.setattr(connection_arguments, "names_bus", lambda conf: next(names_bus))
     assert "not asked: transport_url" in ledger.run("why req-0")
     shown = ledger.run("why req-0 --rows 1")
     assert "The same request now: 7" in shown

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of an explanation."""
 
+import math
+
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.explanation import Explanation, FilterVerdict, PoolVerdict, Weight
 from tonnage.cli.simulation import explanations
@@ -52,3 +54,10 @@ def test_each_weigher_has_a_column() -> None:
 def test_a_failed_weigher_has_one_note() -> None:
     rows = explanations.rows(EXPLANATION)
     assert explanations.notes(EXPLANATION, rows) == ["OddWeigher failed and counts 0 for every pool: ValueError: boom"]
+
+
+def test_null_weights_become_nan() -> None:
+    answer = explanations.with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
+    assert math.isnan(answer[0]["weights"][0]["raw"])
+    assert answer[0]["weights"][0]["failure"] is None
+    assert answer[0]["weights"][1]["raw"] == 1.5

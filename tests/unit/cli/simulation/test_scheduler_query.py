@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of queries to schedulers."""
 
-import math
 import pathlib
 from typing import Any
 
@@ -94,13 +93,6 @@ def test_errors_in_a_question_name_the_field(question: dict[str, Any], message: 
     with pytest.raises(errors.InvalidInput) as caught:
         scheduler_query.as_message(question, "p", None)
     assert message in caught.value.message
-
-
-def test_null_weights_become_nan() -> None:
-    answer = scheduler_query.with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
-    assert math.isnan(answer[0]["weights"][0]["raw"])
-    assert answer[0]["weights"][0]["failure"] is None
-    assert answer[0]["weights"][1]["raw"] == 1.5
 
 
 def unconfigured() -> cfg.ConfigOpts:
