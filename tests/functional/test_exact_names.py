@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import Deployment
+from tests.functional.deployment import Addresses, Deployment
+from tests.servers import ledger_schema
 from tests.servers.base import wait_for
+from tests.servers.mariadb import MariaDB
+from tests.servers.rabbitmq import RabbitMQ
 
 BACKEND = "names"
 #: The pools of the backend; the first one has its name.
@@ -20,6 +23,9 @@ FAILURE = "\N{CYRILLIC SMALL LETTER EN}\N{CYRILLIC SMALL LETTER IE}\N{CYRILLIC S
 #: The size of volumes that the storage does not make.
 FAILING_SIZE = 7
 DRIVER = f"""
+    import json
+    import os
+
     from tonnage.capacity import errors
     from tonnage.drivers.memory import driver
 
@@ -28,7 +34,7 @@ DRIVER = f"""
         def __init__(self, backend, conf):
             super().__init__(backend, conf)
             [pool] = self._pools.values()
-            self._pools = {{name: driver.replace(pool, key=name) for name in {POOLS!a}}}
+            self._pools = {{name: driver.replace(pool, key=name) for name in json.loads(os.environ["POOLS"])}}
 
         def create(self, volume):
             if volume.size_gb == {FAILING_SIZE}:
@@ -97,3 +103,31 @@ def test_all_names_are_exact_on_every_database(deploy: Deploy, site: pathlib.Pat
         assert ended.code == 0, ended.output + ended.error
         checks = json.loads(tonnage.run_command("status", tonnage.conf, "upgrade", "check", "--json").output)["checks"]
         assert [check["result"] for check in checks if check["check"] == "Text columns of the database"] == [0]
+
+
+@pytest.mark.heavy
+def test_tables_that_refuse_texts_stop_nothing_else(
+    mariadb_server: MariaDB, rabbitmq_server: RabbitMQ, site: pathlib.Path
+) -> None:
+    backends = {BACKEND: {"volume_driver": "names", "memory_pools": BACKEND, "memory_pool_size_gb": 40}}
+    environment = {"PYTHONPATH": str(site), "POOLS": json.dumps([BACKEND])}
+    with mariadb_server.database() as url, rabbitmq_server.virtual_host() as bus:
+        ledger_schema.create_mariadb_with(url, "CHARACTER SET latin1").dispose()
+        with Deployment(Addresses(url, bus), backends, environment=environment) as tonnage:
+            rest = tonnage.start().rest
+            assert "has latin1 latin1_swedish_ci and must have utf8mb4 utf8mb4_nopad_bin" in tonnage.logs()
+            volume = rest.wait_until_available(rest.create(1))["id"]
+            name = {"name": "\N{CYRILLIC SMALL LETTER ZHE}"}
+            for method, path, body in (
+                ("POST", "volumes", {"volume": {"size": 1, **name}}),
+                ("PUT", f"volumes/{volume}", {"volume": name}),
+                ("POST", "types", {"volume_type": name}),
+            ):
+                answer = rest.request(method, path, body)
+                assert (answer.status_code, "name is" in answer.text) == (400, True), answer.text
+
+            failing = rest.create(FAILING_SIZE)
+            wait_for(lambda: rest.volume(failing)["status"] == "error", "the volume is in error")
+            escaped = FAILURE.encode("ascii", "backslashreplace").decode()
+            assert escaped in rest.volume(failing)["status_reason"]
+            assert rest.is_healthy()
