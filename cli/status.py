@@ -44,7 +44,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _schema(self) -> upgradecheck.Result:
         try:
             branches = schema.branches(database.connect(self._conf).engine, enabled_extensions.enabled(self._conf))
-        except sqlite_file.NoDatabase as error:
+        except (sqlite_file.NoDatabase, sqlite_file.LeftLog) as error:
             return _failure(error.message)
         for branch in branches:
             if branch.is_behind:

@@ -19,6 +19,10 @@ class NoDatabase(errors.ConfigurationError):
     """There is no database where ``[database] connection`` points to."""
 
 
+class LeftLog(errors.ConfigurationError):
+    """There is no database, but the log of one that was there: SQLite deletes the log when it makes a new database."""
+
+
 class LostFile(Exception):
     """The file was removed or replaced while it was open: new writes would be lost with this process."""
 
@@ -30,9 +34,13 @@ def path_of(url: sa.URL) -> str | None:
 
 
 def require(file: str) -> None:
-    """Raise :class:`NoDatabase` if the file is missing: SQLite would create an empty file, even in a wrong folder."""
+    """Raise :class:`NoDatabase` if the file is missing: SQLite would create an empty file, even in a wrong folder.
+
+    Raises :class:`LeftLog` if its log is there.
+    """
     if os.path.exists(file):
         return
+    _refuse_left_log(file)
     where = "" if os.path.isabs(file) else f" in {os.getcwd()}, where this was started"
     raise NoDatabase(
         f"there is no database {file}{where} (option [database] connection); if the option is right and this is the "
@@ -41,7 +49,13 @@ def require(file: str) -> None:
 
 
 def make(file: str) -> None:
-    """Make the folder of an SQLite file, and the file, for its owner only. SQLite gives its log the same mode."""
+    """Make the folder of an SQLite file, and the file, for its owner only. SQLite gives its log the same mode.
+
+    Raises :class:`LeftLog` if the log of another file, which was moved away, is there, and
+    :class:`~tonnage.capacity.errors.ConfigurationError` for a folder that cannot be made.
+    """
+    if not os.path.exists(file):
+        _refuse_left_log(file)
     folder = os.path.dirname(file)
     if folder:
         try:
@@ -52,6 +66,18 @@ def make(file: str) -> None:
             ) from error
     with contextlib.suppress(OSError):  # it exists, or SQLite tells why it cannot be made
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _refuse_left_log(file: str) -> None:
+    log = file + _LOG
+    with contextlib.suppress(OSError):
+        size = os.stat(log).st_size
+        if size:
+            raise LeftLog(
+                f"there is no database {file} (option [database] connection), but {log} with {size} bytes of its last "
+                "transactions: bring the database back to its place; if it is lost for ever, move its log away too, "
+                "then restore a backup or run 'tonnage-manage db sync'"
+            )
 
 
 class OpenFile:
@@ -96,10 +122,15 @@ class OpenFile:
         """Raise :class:`LostFile` if the path leads to another file than before, or to none."""
         for file, identity in ((self._file, self._identity), (self._file + _LOG, self._log_identity)):
             if identity is not None and (present := _identity_of(file)) != identity:
-                event_text = "removed" if present is None else "replaced"
+                if present is None:
+                    raise LostFile(
+                        f"{file} was removed while it was open: bring the original file back; if it is deleted, "
+                        f"process {os.getpid()} has the last copy open: do not end it before you have saved that (see "
+                        "'A deleted SQLite file' in the documentation)"
+                    )
                 raise LostFile(
-                    f"{file} was {event_text} while it was open: bring the original file back, or restart all "
-                    "processes that use it"
+                    f"{file} was replaced while it was open: bring the original file back, or restart all processes "
+                    "that use it, to go on with the other file"
                 )
 
 

@@ -109,7 +109,7 @@ def test_a_file_that_is_lost_while_it_is_open_takes_no_writes(
     for _ in range(2):
         with pytest.raises(errors.DatabaseUnreachable, match=rf"^the ledger cannot be written: {file} was re"):
             ledger.run(add)
-        with pytest.raises(errors.DatabaseUnreachable, match=r"bring the original file back, or restart all processes"):
+        with pytest.raises(errors.DatabaseUnreachable, match=r"while it was open: bring the original file back"):
             count(ledger)
     assert ledger.refusal is not None
     file.with_name("elsewhere").replace(file)
@@ -117,6 +117,48 @@ def test_a_file_that_is_lost_while_it_is_open_takes_no_writes(
     assert (count(ledger), ledger.refusal) == (2, None)
     assert [record.levelname for record in caplog.records if record.levelno > 20] == ["ERROR"]
     reader.close()
+
+
+def test_no_database_is_made_beside_the_log_of_one_that_was_moved_away(
+    tmp_path: pathlib.Path, ledger: database.Database
+) -> None:
+    """SQLite deletes the log of another database when it makes a new one, and with it all that the log alone has."""
+    file, log = tmp_path / "ledger.sqlite", tmp_path / "ledger.sqlite-wal"
+    reader = ledger.engine.connect()
+    file.rename(tmp_path / "elsewhere")
+    size = log.stat().st_size
+    for create in (False, True):
+        with pytest.raises(sqlite_file.LeftLog, match=rf"{log} with {size} bytes of its last transactions: bring the"):
+            database.connect(configured(f"sqlite:///{file}"), create=create)
+    assert (log.stat().st_size, file.exists()) == (size, False)
+    (tmp_path / "elsewhere").rename(file)
+    reader.close()
+    assert count(ledger) == 1
+    other = database.connect(configured(f"sqlite:///{file}"), create=True)
+    assert count(other) == 1
+    other.close()
+
+
+@pytest.mark.parametrize("names", [["ledger.sqlite"], ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"]])
+def test_a_deleted_database_can_be_saved_from_the_process_that_has_it_open(
+    tmp_path: pathlib.Path, ledger: database.Database, names: list[str]
+) -> None:
+    """The documented steps for a deleted SQLite file."""
+    for name in names:
+        (tmp_path / name).unlink()
+    with pytest.raises(errors.DatabaseUnreachable, match=rf"process {os.getpid()} has the last copy open"):
+        ledger.run(add)
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    descriptors = [pathlib.Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    for descriptor in filter(os.path.exists, descriptors):
+        target = pathlib.Path(os.readlink(descriptor).removesuffix(" (deleted)"))
+        if target.parent == tmp_path and target.suffix != ".sqlite-shm":
+            (saved / target.name).write_bytes(descriptor.read_bytes())
+    assert sorted(os.listdir(saved)) == ["ledger.sqlite", "ledger.sqlite-wal"]
+    copy = database.Database(database.create_engine(f"sqlite:///{saved}/ledger.sqlite"))
+    assert count(copy) == 1
+    copy.close()
 
 
 def test_the_log_of_sqlite_may_vanish_with_the_last_connection(
