@@ -230,8 +230,8 @@ MUTATIONS = (
     Mutation(
         "A backend without marks does not join with a listing that shows none of its volumes.",
         "scheduler/agents/registration.py",
-        "if unlisted := stored_volumes.unlisted(",
-        "if unlisted := None and stored_volumes.unlisted(",
+        "        if unlisted:\n",
+        "        if unlisted and False:\n",
         (guards.REGISTRATION_STORAGE,),
     ),
     Mutation(
