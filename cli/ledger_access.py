@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from tonnage import enabled_extensions
 from tonnage.capacity import errors
+from tonnage.cli import output
 from tonnage.ledger.db import database, dialects, schema
 
 if TYPE_CHECKING:
@@ -20,15 +21,30 @@ def connect(conf: cfg.ConfigOpts) -> database.Database:
     return ledger
 
 
-def check(conf: cfg.ConfigOpts, pool: str | None, backend: str | None) -> "Checked":
+def warn_of_refused_writes(ledger: database.Database, prog: str) -> bool:
+    """Try a write; if the ledger cannot be written, print the cause on standard error and return True.
+
+    Reading is no evidence: all of a ledger on a full disk can be read, and its backends only seem to be down.
+    """
+    try:
+        ledger.require_writable()
+    except errors.DatabaseUnreachable as error:
+        output.print_error(
+            f"{prog}: {output.one_line(error)}; until it can, requests fail, and backends without recorded reports "
+            "are shown as down"
+        )
+        return True
+    return False
+
+
+def check(ledger: database.Database, pool: str | None, backend: str | None) -> "Checked":
     """Check the ledger, or one pool or one backend of it, and return the result.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an empty ledger, which may be another one than that
-    of the schedulers, or a new one in the place of a lost one, and the errors of :func:`connect`.
+    of the schedulers, or a new one in the place of a lost one.
     """
     from tonnage.ledger.repair import consistency_check
 
-    ledger = connect(conf)
     result = consistency_check.check(ledger, pool=pool, backend=backend)
     if not result.backends and not result.findings:
         raise errors.ConfigurationError(

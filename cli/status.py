@@ -55,6 +55,17 @@ class Checks(upgradecheck.UpgradeCommands):
         later = [f"{branch.text}, of a later release than these programs" for branch in branches if branch.is_ahead]
         return _warning("; ".join(later)) if later else _success()
 
+    def _writes(self) -> upgradecheck.Result:
+        """Check that a write succeeds. If none does, backends and schedulers that are up seem to be down."""
+        try:
+            database.connect(self._conf).require_writable()
+        except errors.DatabaseUnreachable as error:
+            return _failure(
+                f"{error.message}; requests fail until it can, and the checks below take backends and schedulers for "
+                "down whose reports cannot be recorded"
+            )
+        return _success()
+
     def _texts(self) -> upgradecheck.Result:
         """Check that all text columns take any text and tell all texts apart."""
         with database.connect(self._conf).reading() as session:
@@ -150,6 +161,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _ALL: tuple[tuple[str, Callable[..., upgradecheck.Result]], ...] = (
         ("Database schema", _schema),
+        ("Ledger takes writes", _writes),
         ("Text columns of the database", _texts),
         ("Rules of the schedulers", _rules),
         ("Backends that are down", _silent),

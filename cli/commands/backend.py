@@ -68,6 +68,15 @@ class List(base_commands.Lister):
             return self.columns, rows
         return [replace(column, heading=_DRAINS.get(column.key, column.heading)) for column in self.columns], rows
 
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the backends, and a warning if their reports cannot be recorded. Return the exit status."""
+        from tonnage.cli import ledger_access
+
+        status = super().run(parsed_args)
+        if connection_arguments.ledger_url(self.conf, parsed_args.url) is None:
+            ledger_access.warn_of_refused_writes(ledger_access.connect(self.conf), self.app.NAME)
+        return status
+
 
 class _Backend(base_commands.Command):
     """A command on one backend."""

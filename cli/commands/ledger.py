@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 #: Exit status if there is drift, or drift is left. Status 1 means that the check was not possible, 2 a wrong command.
 DRIFT = 3
+#: Exit status of a check that has found no drift in a ledger that cannot be written.
+UNWRITABLE = 1
 #: Exit status of a repair that has corrected all drift. It differs from 0 so that monitoring detects the repair.
 MENDED = 4
 
 _STATUSES = (
     f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong or would be left so, {MENDED} if something "
-    "was wrong and repair has mended all of it, 1 if nobody could look (configuration, database), 2 for a wrong "
-    "command line."
+    "was wrong and repair has mended all of it, 1 if nobody could look (configuration, database) or the ledger cannot "
+    "be written, 2 for a wrong command line."
 )
 
 
@@ -47,7 +49,8 @@ class Check(base_commands.Command):
         from tonnage.cli import ledger_access
         from tonnage.ledger.repair import consistency_check
 
-        result = ledger_access.check(self.conf, parsed_args.pool, parsed_args.backend)
+        ledger = ledger_access.connect(self.conf)
+        result = ledger_access.check(ledger, parsed_args.pool, parsed_args.backend)
         wrong = bool(result.drift) or (
             parsed_args.strict and any(finding.cause is consistency_check.Cause.ORPHAN for finding in result.findings)
         )
@@ -55,7 +58,8 @@ class Check(base_commands.Command):
             print(json.dumps({"clean": not wrong, **_as_json(result)}))
         else:
             _show(result)
-        return DRIFT if wrong else 0
+        is_refused = ledger_access.warn_of_refused_writes(ledger, self.app.NAME)
+        return DRIFT if wrong else UNWRITABLE if is_refused else 0
 
 
 class Repair(base_commands.Command):

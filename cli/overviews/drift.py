@@ -51,7 +51,7 @@ class Drift(base_commands.Lister):
         """Return the columns and the findings."""
         from tonnage.cli import ledger_access
 
-        result = ledger_access.check(self.conf, parsed_args.pool, parsed_args.backend)
+        result = ledger_access.check(ledger_access.connect(self.conf), parsed_args.pool, parsed_args.backend)
         self.empty = f"{result.pools} pool(s) checked: the ledger is right"
         self.status = DRIFT if result.drift else 0
         return COLUMNS, result.findings if parsed_args.all else result.drift

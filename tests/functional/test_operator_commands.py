@@ -119,6 +119,16 @@ def test_the_upgrade_check_knows_a_ledger_of_cinder(run: Run, database_url: str)
 
 
 @on_one_database
+def test_the_upgrade_check_tries_a_write(run: Run, world: World) -> None:
+    assert results(run, status=1)["Ledger takes writes"]["result"] == 0
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE write_probes RENAME TO other")
+    check = results(run, status=2)["Ledger takes writes"]
+    assert check["details"].startswith("the ledger cannot be written: ")
+    assert "write_probes" in check["details"]
+
+
+@on_one_database
 def test_the_upgrade_check_warns_of_a_missing_default_type(run: Run, world: World) -> None:
     with world.database.engine.begin() as connection:
         connection.execute(sa.update(models.VolumeType).values(name="gold"))

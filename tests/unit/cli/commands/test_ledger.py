@@ -6,6 +6,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
+from tests.unit.cli import command_runs
 from tests.unit.cli.overviews.overview_ledger import Ledger
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
@@ -59,3 +60,24 @@ def test_a_dry_run_changes_nothing_and_a_repair_mends_the_counter(wrong: Ledger)
     [change] = answer["changes"]
     assert (answer["clean"], change["before_gb"] - change["after_gb"]) == (True, 3)
     assert json.loads(wrong.run("ledger check --json"))["clean"]
+
+
+@pytest.fixture
+def unwritable(ledger: Ledger) -> Ledger:
+    """A ledger that refuses the write by which processes try it."""
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE INSERT ON write_probes BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+        )
+    return ledger
+
+
+@pytest.mark.parametrize(("command", "status"), [("ledger check", 1), ("ledger check --json", 1), ("backend list", 0)])
+def test_a_ledger_that_cannot_be_written_is_named_after_the_output(
+    unwritable: Ledger, capsys: pytest.CaptureFixture[str], command: str, status: int
+) -> None:
+    """It can be read, and its backends only seem to be down."""
+    assert command_runs.run(unwritable.program, command.split(), unwritable.conf) == status
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("tonnage-manage: the ledger cannot be written: ")
+    assert "disk is full" in last
