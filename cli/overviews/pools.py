@@ -107,7 +107,8 @@ def sums(rows: Sequence[PoolRow]) -> str:
     totals = capacity_figures.sums(up)
     figures = (("total", totals.total_gb), ("free", totals.free_gb), ("in flight", totals.in_flight_gb))
     listed = ", ".join(f"{name} {'unknown' if gib is None else table_columns.size(gib)}" for name, gib in figures)
-    return f"{len(up)} of {len(rows)} pool(s) up: {listed}"
+    note = " (pools share a storage, whose space counts once)" if totals.shares_storage else ""
+    return f"{len(up)} of {len(rows)} pool(s) up: {listed}{note}"
 
 
 class Pools(base_commands.Lister):

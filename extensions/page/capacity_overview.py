@@ -83,14 +83,18 @@ def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: 
     backend_rows = [by_id[row.backend_id] for row in rows]
     stats = _stats(rows)
     states = [_State.of(row, backend, down_time) for row, backend in zip(rows, backend_rows, strict=True)]
-    pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id, forecasts) if rows else []
-    is_partition = (~np.isnan(stats.storage_free)).tolist()
+    pools: list[PoolOverview] = []
+    storage_rooms: dict[str, float] = {}
+    if rows:
+        table = _table(rows, backend_rows, stats)
+        pools = _pools(table, calculation, states, stats.storage_id, forecasts)
+        storage_rooms = dict(zip(table.names, np.asarray(table.storage_room).tolist(), strict=True))
     backend_views = _backends(by_id.values(), pools, down_time)
     problem_list = problems.load(session, pools, backend_views, down_time)
     return Overview(
         pools=pools,
         backends=backend_views,
-        summary=_summary(pools, is_partition, _backend_counts(by_id.values(), down_time), reasons, problem_list),
+        summary=_summary(pools, storage_rooms, _backend_counts(by_id.values(), down_time), reasons, problem_list),
     )
 
 
@@ -326,15 +330,16 @@ def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCoun
 
 def _summary(
     pools: Sequence[PoolOverview],
-    is_partition: Sequence[bool],
+    storage_rooms: Mapping[str, float],
     counts: BackendCounts,
     reasons: list[str],
     problem_list: list[Problem],
 ) -> CapacitySummary:
+    """Return the summary. ``storage_rooms`` is what is left of the storage of a partition, ``inf`` for other pools."""
     left_out = LeftOut(stale=0, disabled=0, unknown=0)
     summed: dict[str, PoolOverview] = {}
     number = 0
-    for pool, partition in zip(pools, is_partition, strict=True):
+    for pool in pools:
         if pool.stale:
             left_out.stale += 1
         elif pool.state != "up":
@@ -344,7 +349,7 @@ def _summary(
         else:
             number += 1
             # Each pool of a shared storage reports the whole storage, unless it is a partition.
-            summed.setdefault(pool.name if partition or pool.storage_id is None else f"\0{pool.storage_id}", pool)
+            summed.setdefault(pool.name if math.isfinite(storage_rooms[pool.name]) else _storage_key(pool), pool)
 
     def total(key: str) -> float:
         return round(float(sum(getattr(pool, key) for pool in summed.values())), 2)
@@ -361,7 +366,7 @@ def _summary(
             used_gb=total("used_gb"),
             in_flight_gb=total("in_flight_physical_gb"),
             reserved_gb=total("reserved_gb"),
-            left_gb=total("physical_left_gb"),
+            left_gb=_physical_left(summed.values(), storage_rooms),
             excess_gb=total("physical_excess_gb"),
         ),
         promised=PromisedSums(
@@ -373,3 +378,19 @@ def _summary(
         ),
         left_out=left_out,
     )
+
+
+def _physical_left(pools: Iterable[PoolOverview], storage_rooms: Mapping[str, float]) -> float:
+    """Return the sum of the rooms of pools in GiB. The partitions of a storage have at most its rest together."""
+    rooms: dict[str, float] = {}
+    bounds: dict[str, float] = {}
+    for pool in pools:
+        storage = _storage_key(pool)
+        rooms[storage] = rooms.get(storage, 0.0) + float(pool.physical_left_gb)
+        bounds[storage] = max(bounds.get(storage, 0.0), storage_rooms[pool.name])
+    return round(sum(min(room, bounds[storage]) for storage, room in rooms.items()), 2)
+
+
+def _storage_key(pool: PoolOverview) -> str:
+    """Return a key of the pool's storage, which differs from the names of pools."""
+    return pool.name if pool.storage_id is None else f"\0{pool.storage_id}"

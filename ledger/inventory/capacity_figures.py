@@ -259,12 +259,17 @@ def volumes_by_status(session: orm.Session) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Sums over pools in GiB. A figure is None if it is unknown or infinite for one of them."""
+    """Sums over pools in GiB. A figure is None if it is unknown or infinite for one of them.
+
+    ``shares_storage`` is whether two of the pools share a storage, so that the sums may differ from those of the
+    pools' own figures.
+    """
 
     total_gb: float | None
     free_gb: float | None
     allocated_gb: int
     in_flight_gb: int
+    shares_storage: bool
 
 
 def sums(pools: Iterable[PoolFigures]) -> Sums:
@@ -282,6 +287,7 @@ def sums(pools: Iterable[PoolFigures]) -> Sums:
         free_gb=_sum([free for _, free, _ in figures]),
         allocated_gb=sum(pool.allocated_gb for pool in all_pools),
         in_flight_gb=sum(in_flight for _, _, in_flight in figures),
+        shares_storage=any(len(members) > 1 for members in shared.values()),
     )
 
 

@@ -75,6 +75,10 @@ def test_a_backend_of_another_system_is_down_by_the_word_of_that_system(ledger: 
 def test_the_sums_are_those_of_the_pools_that_are_up(ledger: Ledger) -> None:
     ledger.world.create(4)
     assert ledger.run("pools").endswith("2 of 2 pool(s) up: total 30 GiB, free 30 GiB, in flight 4 GiB\n")
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(storage_id="array"))
+    note = "total 20 GiB, free 20 GiB, in flight 4 GiB (pools share a storage, whose space counts once)\n"
+    assert ledger.run("pools").endswith(note)
 
 
 @pytest.mark.parametrize(

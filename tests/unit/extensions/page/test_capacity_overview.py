@@ -2,6 +2,7 @@
 """The overview of the capacity, from rows of the ledger."""
 
 import datetime
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -104,6 +105,19 @@ def test_a_shared_storage_counts_once(ledger: database.Database) -> None:
     assert summary.summed_pools == 4
     assert summary.physical.total_gb == 100 + 200
     assert summary.promised.promised_gb == 50
+
+
+def test_the_parts_of_a_storage_have_its_rest_together(ledger: database.Database) -> None:
+    def part(limit: float) -> dict[str, Any]:
+        claims = {"storage_free_gb": 31.0, "shared_in_flight_physical_gb": 2}
+        return thin(limit, min(limit, 31.0), storage_id="disk", storage_free_capacity_gb=31.0, row=claims)
+
+    add(ledger, "box@a", {"p": part(40), "q": part(30), "r": part(6)})
+    add(ledger, "box@b", {"s": thin(100, 60)})
+    found, summary = read(ledger)
+    assert [found[name].physical_left_gb for name in "pqrs"] == [29, 29, 6, 60]
+    assert summary.physical.left_gb == 29 + 60
+    assert summary.physical.total_gb == 76 + 100
 
 
 @pytest.mark.parametrize(("storage_free", "left"), [(500.0, 9.0), (8.0, 3.0)], ids=["own limit", "storage"])

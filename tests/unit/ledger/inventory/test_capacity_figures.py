@@ -126,12 +126,12 @@ def test_counts_are_those_of_the_whole_ledger(records: Records) -> None:
 
 def test_pools_that_share_a_storage_count_once() -> None:
     pools = [figures(), figures(storage="array"), figures(storage="array", free_gb=50.0, in_flight_gb=12)]
-    assert dataclasses.astuple(capacity_figures.sums(pools)) == (200.0, 120.0, 90, 22)
+    assert dataclasses.astuple(capacity_figures.sums(pools)) == (200.0, 120.0, 90, 22, True)
 
 
 def test_parts_of_a_storage_are_added_up_to_its_free_capacity() -> None:
     parts = [figures(storage="array", storage_free_gb=free) for free in (90.0, 80.0)]
-    assert dataclasses.astuple(capacity_figures.sums(parts)) == (200.0, 90.0, 60, 20)
+    assert dataclasses.astuple(capacity_figures.sums(parts)) == (200.0, 90.0, 60, 20, True)
     parts = [figures(storage="array", storage_free_gb=500.0) for _ in range(2)]
     assert capacity_figures.sums(parts).free_gb == 120.0
 
