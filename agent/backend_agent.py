@@ -479,7 +479,7 @@ class BackendAgent:
         # First of all, so that volumes go elsewhere. On a thread, because a bus that does not answer holds it up.
         farewell = threading.Thread(
             target=self._notify,
-            args=(NoticeCode.STOPPED, self.failure or ""),
+            args=(NoticeCode.WITHDRAWN if self._drained else NoticeCode.STOPPED, self.failure or ""),
             name=f"{self.backend} farewell",
             daemon=True,
         )

@@ -184,6 +184,8 @@ class NoticeCode(enum.StrEnum):
 
     #: It stops.
     STOPPED = "stopped"
+    #: It runs, and serves the backend no more, which its configuration does not enable.
+    WITHDRAWN = "withdrawn"
     #: It runs, but cannot use the storage.
     FAILING = "failing"
 
@@ -192,7 +194,8 @@ class NoticeCode(enum.StrEnum):
 class Notice:
     """An agent sends no report of a backend, and tells why.
 
-    ``seq`` is taken from the same numbers as those of reports. ``text`` is the error, empty for a plain stop.
+    ``seq`` is taken from the same numbers as those of reports. ``text`` is the error, empty for a plain stop
+    and a withdrawal.
     """
 
     backend: str

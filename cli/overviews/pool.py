@@ -96,7 +96,9 @@ def _full_name(text: str, names: Collection[str]) -> str:
     full_names = {short_name(name): name for name in names} | {name: name for name in names}
     similar = dict.fromkeys(full_names[match] for match in difflib.get_close_matches(text, full_names))
     advice = f"did you mean {_listed(similar)}?" if similar else "'tonnage pools' lists the pools"
-    raise errors.NotFound(f"pool {text} could not be found: it is in no backend's last report; {advice}")
+    raise errors.NotFound(
+        f"pool {text} could not be found: it is in no backend's last report, and has no volumes; {advice}"
+    )
 
 
 def _listed(names: Collection[str]) -> str:

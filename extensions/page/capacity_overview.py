@@ -306,7 +306,7 @@ def _backends(rows: Iterable[BackendRow], pools: Iterable[PoolOverview], down_ti
                 reported_at=text_of_time(row.last_report_at),
                 pools=len(of_backend),
                 fullness=_severity_counts(of_backend),
-                allocated_gb=sum(pool.allocated_gb for pool in of_backend),
+                allocated_gb=row.allocated_gb,
                 in_flight_gb=sum(pool.in_flight_gb for pool in of_backend),
             )
         )

@@ -97,6 +97,7 @@ class BackendOverview(Struct, kw_only=True):
     """A backend and the sums of its pools.
 
     ``state`` is ``up``, ``down``, ``disabled`` or ``draining``; ``reported_at`` is the time of the last report.
+    ``allocated_gb`` also counts the volumes in pools that the backend no longer reports.
     """
 
     name: str

@@ -46,6 +46,7 @@ class BackendRow:
     ``report_age`` is the further age of the figures in seconds: the time that the driver took to collect them.
     ``nonce`` is that of the agent process of the epoch, ``notice`` its last notice if it has not reported since.
     An ``observed`` backend has no agent: its volumes are those of another system.
+    ``allocated_gb`` is the capacity of the volumes in all its pools in GiB, also in those that it no longer reports.
     """
 
     id: int
@@ -63,6 +64,7 @@ class BackendRow:
     nonce: str
     notice: Notice | None = None
     observed: bool = False
+    allocated_gb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,6 +431,7 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             nonce=row.nonce,
             notice=backend_notices.of_backend(row),
             observed=row.observed,
+            allocated_gb=int(row.allocated_capacity_gb),
         )
         for row, now in rows
     ]

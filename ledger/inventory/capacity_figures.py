@@ -21,6 +21,8 @@ from tonnage.ledger.locks.backend_notices import Notice
 #: States of claims whose operation has not ended.
 OPEN = ("pending", "abandoned")
 
+_ABSENT = sa.and_(models.Pool.present.is_(False), models.Pool.allocated_capacity_gb > 0)
+
 
 class PoolFigures(NamedTuple):
     """The figures of one pool. Capacities are GiB; None is unknown or infinite, and for a limit: no limit.
@@ -119,8 +121,11 @@ def is_up(silence: float | None, down_time: float) -> bool:
     return silence is not None and silence <= down_time
 
 
-def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigures]:
-    """Return the figures of all pools that were in the last reports, or of the pools of one backend, by name."""
+def pools(session: orm.Session, *, backend: str | None = None, with_absent: bool = False) -> list[PoolFigures]:
+    """Return the figures of all pools that were in the last reports, or of the pools of one backend, by name.
+
+    ``with_absent`` adds the pools of :func:`absent_pools`, with their last figures.
+    """
     pool, backend_model = models.Pool, models.Backend
     all_physical = pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb
     statement = (
@@ -136,7 +141,7 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
             backends.FIGURES_KEPT_SINCE,
         )
         .join(backend_model, backend_model.id == pool.backend_id)
-        .where(pool.present.is_(True))
+        .where(sa.or_(pool.present.is_(True), _ABSENT) if with_absent else pool.present.is_(True))
         .order_by(pool.name)
     )
     if backend is not None:
@@ -146,6 +151,11 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
     by_id = _backends(session, backend)
     rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
     return [_pool(by_id[of_id], *row) for of_id, *row in rows if of_id in by_id]
+
+
+def absent_pools(session: orm.Session) -> set[str]:
+    """Return the names of the pools that were not in the last reports and still have volumes."""
+    return set(session.scalars(sa.select(models.Pool.name).where(_ABSENT)))
 
 
 def thin_pools(session: orm.Session) -> set[str]:

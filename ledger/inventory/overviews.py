@@ -7,7 +7,6 @@ A row is a named tuple, and over REST an object with its fields.
 import datetime
 import itertools
 import typing
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,9 +28,11 @@ _Read: typing.TypeAlias = Callable[[orm.Session, Mapping[str, str], float], Iter
 
 
 class PoolState(NamedTuple):
-    """The figures of a pool, and whether its backend is up and it can have thin volumes.
+    """The figures of a pool, and whether it is up and it can have thin volumes.
 
-    ``problem`` is the reason why the backend is down or in doubt, None if it is not.
+    It is up if its backend is and reports it.
+
+    ``problem`` is the reason why the backend is down or in doubt, or why the pool is absent; None if neither is.
     """
 
     figures: PoolFigures
@@ -44,8 +45,9 @@ class BackendState(NamedTuple):
     """A backend: the state that an operator has set, with its reason, and whether it is up.
 
     ``problem`` is the reason why it is down or in doubt, None if it is not. ``allocated_gb`` is the sum over its pools,
-    ``silence_s`` the number of seconds since its last report. While it drains, ``volumes_left`` is the number of its
-    volumes, of which ``moving`` move and ``cannot_move`` cannot, the first of them for the ``drain_reasons``.
+    also over those that it no longer reports, ``silence_s`` the number of seconds since its last report. While it
+    drains, ``volumes_left`` is the number of its volumes, of which ``moving`` move and ``cannot_move`` cannot, the
+    first of them for the ``drain_reasons``.
     """
 
     name: str
@@ -119,9 +121,6 @@ def _in_order(value_type: Any, value: Any) -> Any:
 
 
 def _backends(session: orm.Session, filters: Mapping[str, str], down_time: float) -> list[BackendState]:
-    allocated: Counter[int] = Counter()
-    for pool in backends.load_pools(session):
-        allocated[pool.backend_id] += pool.counters.allocated
     progress, down = drains.load(session), capacity_figures.reported_down(session)
     return [
         BackendState(
@@ -130,7 +129,7 @@ def _backends(session: orm.Session, filters: Mapping[str, str], down_time: float
             reason=row.disabled_reason,
             up=capacity_figures.is_up(row.silence, down_time),
             problem=backend_notices.state_reason(row.silence, row.notice, down_time, is_reported_down=row.name in down),
-            allocated_gb=allocated[row.id],
+            allocated_gb=row.allocated_gb,
             silence_s=None if row.silence is None else round(row.silence, 1),
             availability_zone=row.availability_zone,
             epoch=row.epoch,
@@ -147,16 +146,25 @@ def _pools(session: orm.Session, filters: Mapping[str, str], down_time: float) -
     backend = filters.get("backend")
     if backend is not None:
         names.require_backend(session, backend)
-    thin = capacity_figures.thin_pools(session)
+    thin, absent = capacity_figures.thin_pools(session), capacity_figures.absent_pools(session)
     return [
         PoolState(
             figures,
-            figures.up(down_time),
+            figures.up(down_time) and figures.name not in absent,
             figures.name in thin,
-            backend_notices.state_reason(figures.silence, figures.notice, down_time),
+            _pool_problem(figures, down_time, is_absent=figures.name in absent),
         )
-        for figures in capacity_figures.pools(session, backend=backend)
+        for figures in capacity_figures.pools(session, backend=backend, with_absent=True)
     ]
+
+
+def _pool_problem(figures: PoolFigures, down_time: float, *, is_absent: bool) -> str | None:
+    """Return why a pool is down or in doubt, None if it is not."""
+    reason = backend_notices.state_reason(figures.silence, figures.notice, down_time)
+    if not is_absent:
+        return reason
+    missing = f"its backend no longer reports it, and the ledger counts {figures.allocated_gb} GiB of volumes there"
+    return missing if reason is None else f"{missing}; {reason}"
 
 
 def _volumes(session: orm.Session, filters: Mapping[str, str], down_time: float) -> Iterable[VolumeFigures]:

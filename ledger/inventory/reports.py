@@ -407,9 +407,9 @@ _RECORD = (
         report_covers=sa.bindparam("covers"),
         report_age=sa.bindparam("age"),
         last_report_at=models.utcnow(),
-        # A report may be late, and arrive after the notice that its agent has stopped.
+        # A report may be late, and arrive after the notice that its agent serves the backend no more.
         **{
-            column: sa.case((_BACKEND.c.notice == backend_notices.STOPPED, _BACKEND.c[column]))
+            column: sa.case((_BACKEND.c.notice.in_(backend_notices.ENDED), _BACKEND.c[column]))
             for column in ("notice", "notice_text", "notice_at")
         },
     )

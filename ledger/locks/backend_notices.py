@@ -15,12 +15,17 @@ from tonnage.ledger import models
 
 #: The agent has stopped. Nothing but the hello of another process ends this.
 STOPPED = "stopped"
+#: The agent has given up this backend alone, which its configuration no longer enables. It ends as STOPPED does.
+WITHDRAWN = "withdrawn"
 #: The agent runs, and its last attempt to report has failed. The next report ends this.
 FAILING = "failing"
 #: A scheduler refuses the agent, because the storage is not that of its volumes. The hello that is accepted ends this.
 REFUSED = "refused"
 #: The system that has the volumes of an observed backend does not use it.
 DOWN = "down"
+
+#: The codes of an agent that serves the backend no more.
+ENDED = (STOPPED, WITHDRAWN)
 
 #: Most characters of the text of a notice.
 _LONGEST_TEXT = 1000
@@ -30,9 +35,9 @@ _LONGEST_TEXT = 1000
 class Notice:
     """A notice about a backend.
 
-    ``code`` is :data:`STOPPED`, :data:`FAILING`, :data:`REFUSED` or :data:`DOWN`. ``text`` is the error, which may be
-    empty for an agent that has stopped, or the reason of the other system. ``at`` is the time of the notice by the
-    database's clock.
+    ``code`` is :data:`STOPPED`, :data:`WITHDRAWN`, :data:`FAILING`, :data:`REFUSED` or :data:`DOWN`. ``text`` is the
+    error, which may be empty for an agent that has stopped or withdrawn the backend, or the reason of the other system.
+    ``at`` is the time of the notice by the database's clock.
     """
 
     code: str
@@ -45,6 +50,8 @@ class Notice:
         if self.code == STOPPED:
             said = f"its agent stopped at {self.at:%Y-%m-%d %H:%M:%S} UTC"
             return f"{said}: {self.text}" if self.text else said
+        if self.code == WITHDRAWN:
+            return f"its agent has withdrawn it at {self.at:%Y-%m-%d %H:%M:%S} UTC: it is not in enabled_backends"
         if self.code == REFUSED:
             return f"its agent is refused: {self.text}"
         if self.code == DOWN:
@@ -84,16 +91,16 @@ def record(session: orm.Session, name: str, *, epoch: int, seq: int, code: str, 
     """Record a notice of the agent of a backend.
 
     Nothing changes if ``epoch`` is not the backend's, if a report with a number from ``seq`` on is recorded, or if the
-    agent has stopped. The end of an agent is recorded whatever it has reported.
+    agent serves the backend no more. The end of its service is recorded whatever it has reported.
     """
     backend = models.Backend
     text = _shortened(text)
     is_news = sa.or_(
         backend.notice.is_(None),
-        sa.and_(backend.notice != STOPPED, sa.or_(backend.notice != code, backend.notice_text != text)),
+        sa.and_(backend.notice.not_in(ENDED), sa.or_(backend.notice != code, backend.notice_text != text)),
     )
     statement = sa.update(backend).where(backend.name == name, backend.epoch == epoch, is_news)
-    if code != STOPPED:
+    if code not in ENDED:
         statement = statement.where(backend.report_seq < seq)
     _set(session, statement, code, text)
 

@@ -304,7 +304,7 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         backend.set_collected(now - age, self.names(diff.report.unusable) if diff.report.unusable else ())
         backend.reported_here = True
         backend.last_word = now
-        if backend.notice is not None and backend.notice.code != backend_notices.STOPPED:
+        if backend.notice is not None and backend.notice.code not in backend_notices.ENDED:
             backend.notice = None
         is_other = backend.update_responsive(self.listening_since)
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)

@@ -906,6 +906,7 @@ def test_a_drained_backend_reports_no_pools_ends_its_operations_and_stops(
     assert (last.pools, last.in_hand) == ([], [])
     assert last.covers > max(outcome.end_tick for outcome in scheduler.outcomes_received)
     assert driver.volumes == {"v1": 5, "v3": 2}
+    assert [(notice.code, notice.text) for notice in scheduler.notices] == [(NoticeCode.WITHDRAWN, "")]
 
 
 def test_a_backend_that_drains_says_hello_when_it_is_asked(

@@ -56,6 +56,14 @@ def test_a_drain_is_listed_with_its_progress(ledger: Ledger) -> None:
     assert f"volume {volume_id}" in table
 
 
+def test_a_backend_without_pools_is_listed_with_the_volumes_that_the_ledger_counts_there(ledger: Ledger) -> None:
+    ledger.world.made(4)
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(present=False))
+    [row] = ledger.json("backend list")
+    assert row["allocated_gb"] == 4
+
+
 def test_a_driver_that_reports_its_storage_as_down_is_the_problem(ledger: Ledger) -> None:
     with ledger.engine.begin() as connection:
         connection.execute(sa.update(models.Pool).values(stats={"pool_name": "p", "backend_state": "Down"}))

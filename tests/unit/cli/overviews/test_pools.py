@@ -72,6 +72,25 @@ def test_a_backend_of_another_system_is_down_by_the_word_of_that_system(ledger: 
     assert problems == {("down", "its service in Cinder is disabled", None)}
 
 
+def test_a_pool_that_is_no_longer_reported_is_listed_while_it_has_volumes(ledger: Ledger) -> None:
+    ledger.world.made(4)
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(present=False))
+        notice = {"notice": "withdrawn", "notice_text": "", "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(notice))
+    [row] = ledger.json("pools")
+    assert (row["pool"], row["allocated_bytes"], row["state"]) == (f"{BACKEND}#p0", gib(4), "down")
+    assert row["problem"].startswith(
+        "its backend no longer reports it, and the ledger counts 4 GiB of volumes there; its agent has withdrawn it at"
+    )
+    assert row["problem"].endswith("UTC: it is not in enabled_backends")
+    assert "down, was 20 GiB" in ledger.run("pools")
+    assert "None of 1 pool(s) is up" in ledger.run("pools")
+    assert [volume["size_bytes"] for volume in ledger.json("pool p0")["volumes"]] == [gib(4)]
+    with pytest.raises(errors.NotFound, match="it is in no backend's last report, and has no volumes"):
+        ledger.run(f"pool {BACKEND}#p1")
+
+
 def test_the_sums_are_those_of_the_pools_that_are_up(ledger: Ledger) -> None:
     ledger.world.create(4)
     assert ledger.run("pools").endswith("2 of 2 pool(s) up: total 30 GiB, free 30 GiB, in flight 4 GiB\n")

@@ -31,6 +31,7 @@ def add(
         session.flush()
         for name, report in pools.items():
             counters = report.pop("row", {})
+            row.allocated_capacity_gb += counters.get("allocated_capacity_gb", 0)
             session.add(
                 models.Pool(
                     backend_id=row.id,

@@ -228,6 +228,11 @@ def test_backends_have_their_states_and_the_sums_of_their_pools(ledger: database
         ("box@b", "up", 2),
     ]
     assert (shown[1].allocated_gb, shown[1].fullness.full, shown[1].fullness.rest) == (7, 1, 1)
+    # A backend that its agent has withdrawn reports no pools, and its volumes are still in the ledger.
+    with orm.Session(ledger.engine) as session:
+        session.execute(sa.update(models.Pool).values(present=False))
+        session.commit()
+    assert [(backend.pools, backend.allocated_gb) for backend in backends(ledger)] == [(0, 0), (0, 7)]
     assert "service_down_time" in (shown[0].state_reason or "")
 
 

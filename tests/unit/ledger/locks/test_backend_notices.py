@@ -8,7 +8,7 @@ import pytest
 from tests.unit.ledger.records import Records
 from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.locks import backend_notices, heartbeats
-from tonnage.ledger.locks.backend_notices import DOWN, FAILING, STOPPED, Notice
+from tonnage.ledger.locks.backend_notices import DOWN, FAILING, STOPPED, WITHDRAWN, Notice
 
 AT = datetime.datetime.fromisoformat("2026-11-27 20:41:02")
 NAME = "host@b"
@@ -53,12 +53,15 @@ def test_a_notice_is_recorded_unless_it_is_late(records: Records) -> None:
     assert notice(records) == (FAILING, "another error")
 
 
-def test_a_stop_is_recorded_whatever_was_reported_and_stays(records: Records) -> None:
-    record(records, STOPPED, seq=1)
-    record(records, FAILING, "of before the stop")
-    assert notice(records) == (STOPPED, "")
+@pytest.mark.parametrize("code", [STOPPED, WITHDRAWN])
+def test_an_end_is_recorded_whatever_was_reported_and_stays(records: Records, code: str) -> None:
+    record(records, code, seq=1)
+    record(records, FAILING, "of before the end")
+    assert notice(records) == (code, "")
     report(records, 11)
-    assert notice(records) == (STOPPED, "")
+    assert notice(records) == (code, "")
+    record(records, STOPPED, seq=12)
+    assert notice(records) == (code, "")
     with records.database.reading() as session:
         [row] = backends.load_backends(session)
     assert row.notice is not None
@@ -71,7 +74,7 @@ def test_a_report_ends_a_failure(records: Records) -> None:
     assert notice(records) is None
 
 
-@pytest.mark.parametrize("code", [STOPPED, FAILING])
+@pytest.mark.parametrize("code", [STOPPED, WITHDRAWN, FAILING])
 def test_a_hello_ends_every_notice(records: Records, code: str) -> None:
     record(records, code)
     records.run(backends.hello, NAME, "nonce", "nova", "driver")
@@ -87,6 +90,11 @@ def test_a_hello_ends_every_notice(records: Records, code: str) -> None:
         (5.0, Notice(STOPPED, "", AT), "its agent stopped at 2026-11-27 20:41:02 UTC"),
         (75.0, Notice(STOPPED, "crash", AT), "no report for 75 s; its agent stopped at 2026-11-27 20:41:02 UTC: crash"),
         (None, Notice(DOWN, "its service in Cinder is disabled", AT), "its service in Cinder is disabled"),
+        (
+            5.0,
+            Notice(WITHDRAWN, "", AT),
+            "its agent has withdrawn it at 2026-11-27 20:41:02 UTC: it is not in enabled_backends",
+        ),
         (None, Notice(FAILING, "not mounted", AT), "it has never reported; its agent cannot report: not mounted"),
     ],
 )

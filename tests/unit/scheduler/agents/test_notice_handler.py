@@ -151,6 +151,7 @@ def explain(scheduler: SchedulerManager, size_gb: int = 1) -> tuple[Explanation,
     [
         (NoticeCode.STOPPED, "", r"its agent stopped at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"),
         (NoticeCode.STOPPED, "internal error", r"its agent stopped at .* UTC: internal error"),
+        (NoticeCode.WITHDRAWN, "", r"its agent has withdrawn it at .* UTC: it is not in enabled_backends"),
         (NoticeCode.FAILING, "not\nmounted", "its agent cannot report: not mounted"),
     ],
 )
@@ -189,16 +190,17 @@ def test_members_of_a_group_go_to_responsive_backends(
     assert pools == [f"{SMALL}#p", f"{LARGE}#p", f"{SMALL}#p"]
 
 
-def test_the_next_report_ends_a_failure_and_the_next_hello_ends_a_stop(
-    scheduler: SchedulerManager, large: BackendAgent, small: BackendAgent
+@pytest.mark.parametrize("end", [NoticeCode.STOPPED, NoticeCode.WITHDRAWN])
+def test_the_next_report_ends_a_failure_and_the_next_hello_ends_an_end(
+    scheduler: SchedulerManager, large: BackendAgent, small: BackendAgent, end: NoticeCode
 ) -> None:
     large.notify(NoticeCode.FAILING, "not mounted")
     large.report()
     assert place(scheduler) == LARGE
     late = large.late_report()
-    large.notify(NoticeCode.STOPPED)
+    large.notify(end)
     scheduler.report(late)
-    assert place(scheduler) == SMALL, "a report of before the stop came after it"
+    assert place(scheduler) == SMALL, "a report of before the end came after it"
     large.join()
     assert place(scheduler) == LARGE
     assert set(explain(scheduler)[1].values()) == {None}
