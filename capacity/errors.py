@@ -79,6 +79,10 @@ class DatabaseUnreachable(Unavailable):
     """The ledger's database cannot be reached from the process that got the call. Its log says so, once."""
 
 
+class LedgerRefusal(DatabaseUnreachable):
+    """The database answers, and refuses what the ledger needs: the transaction has certainly no effect."""
+
+
 class LedgerMoved(DatabaseUnreachable):
     """The ledger is used in another database from now on. A process that still has this one has to end."""
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _LEAVES = {
     leaf.__name__: leaf
-    for leaf in (*errors.TonnageError.__subclasses__(), *errors.Unavailable.__subclasses__())
+    for leaf in (*errors.TonnageError.__subclasses__(), *errors.Unavailable.__subclasses__(), errors.LedgerRefusal)
     if leaf.__module__ == errors.__name__
 }
 

@@ -256,6 +256,7 @@ class Peer:
         if self._resend_after is not None and method.delivery is not Delivery.SINGLE_CALL:
             resend_after = self._resend_after
         pause = _SHORTEST_PAUSE
+        may_have_effect = False  # an attempt without an answer, or with an unclear one
         while True:
             remaining = end - time.monotonic()
             try:
@@ -266,13 +267,17 @@ class Peer:
                     raise errors.Unavailable(
                         f"no {self._name} answered {method.name} within {timeout_name}{timeout:g} s"
                     ) from None
+                may_have_effect = True
                 LOG.info("No %s has answered %s within %g s", self._name, method.name, resend_after)
                 resend_after *= 2
             except (errors.Declined, errors.DatabaseUnreachable) as error:
                 now = time.monotonic()
                 if isinstance(error, errors.DatabaseUnreachable):
                     search_end = min(search_end, now + _SEARCH)
+                    may_have_effect = may_have_effect or not isinstance(error, errors.LedgerRefusal)
                 if now + pause > search_end:
+                    if may_have_effect and isinstance(error, errors.LedgerRefusal):
+                        raise errors.DatabaseUnreachable(error.message) from None
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

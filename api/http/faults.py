@@ -63,8 +63,13 @@ INTERNAL = (
 )
 _UNAVAILABLE = (
     "A part of Tonnage that this request needs (the database, the message bus, a scheduler or Keystone) does not "
-    "answer. Try again later; the request may have been accepted."
+    "answer. Try again later"
 )
+_MAY_HAVE_EFFECT = "; the request may have been accepted"
+_REFUSED = "The ledger of Tonnage does not take what this request writes, so nothing was done. Try again later"
+
+#: Methods of requests that change nothing.
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 App: TypeAlias = "falcon.App[Request, falcon.Response]"
 
@@ -138,7 +143,7 @@ def _write_tonnage_error(
         resp.set_header("Retry-After", str(RETRY_AFTER))
         # Messages about the bus may have its URL, and a password in it.
         tells_cause = isinstance(error, errors.DatabaseUnreachable) and may_see_causes(req)
-        write(resp, status, f"{_UNAVAILABLE} The cause: {error.message}" if tells_cause else _UNAVAILABLE)
+        write(resp, status, f"{_unavailable(req, error)}.{f' The cause: {error.message}' if tells_cause else ''}")
     elif status == 413:
         # As in Cinder: a wait does not help.
         resp.set_header("Retry-After", "0")
@@ -147,6 +152,13 @@ def _write_tonnage_error(
         if isinstance(error, request_context.Unauthenticated):
             resp.set_header("WWW-Authenticate", error.challenge)
         write(resp, status, error.message)
+
+
+def _unavailable(req: Request, error: errors.TonnageError) -> str:
+    """Return the sentence of a 503, which says whether the request can have taken effect."""
+    if req.method in _READING:
+        return _UNAVAILABLE
+    return _REFUSED if isinstance(error, errors.LedgerRefusal) else _UNAVAILABLE + _MAY_HAVE_EFFECT
 
 
 def _on_unexpected_error(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:

@@ -133,7 +133,7 @@ class Database:
         Raises :class:`~tonnage.capacity.errors.Unavailable` when the database stays away; until the database answers
         again, each transaction is tried only once. The same error is raised at once if the database refuses what is
         right in itself, as it does when its disk is full. A transaction that ends with this error may have been
-        committed, too.
+        committed, too, unless it is :class:`~tonnage.capacity.errors.LedgerRefusal`.
 
         Raises :class:`~tonnage.ledger.db.db_errors.RefusedText` for a name that a table does not take, which only a
         table with a wrong character set does. A text for people is stored there with escapes.
@@ -183,6 +183,8 @@ class Database:
             except Exception as error:
                 # A node of Galera that leaves its cluster reports a deadlock although the others may have the commit.
                 refused = db_errors.is_collision(error) and term is None
+                if db_errors.is_refusal(error) and not commit_lost and not (work_done and db_errors.is_unclear(error)):
+                    raise db_errors.RolledBack(str(error)) from error
                 commit_lost = commit_lost or (work_done and not refused)
                 raise
             if self.connectivity.failing:

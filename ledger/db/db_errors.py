@@ -82,6 +82,10 @@ class Collision(Exception):
     """A transaction collided with another. Raised in a transaction, it makes it run again from the start."""
 
 
+class RolledBack(Exception):
+    """The database has refused a transaction, and nothing of the transaction can have taken effect."""
+
+
 class RefusedText(errors.InvalidInput):
     """A table does not take a text. All of the ledger's own tables take any text: this one has been changed."""
 
@@ -185,7 +189,7 @@ class Connectivity:
         if self.lost:
             raise errors.DatabaseUnreachable(f"{_SILENT}: {self._last_error}")
         if (refusal := self.refusal) is not None:
-            raise errors.DatabaseUnreachable(f"{_UNWRITABLE}: {refusal}")
+            raise errors.LedgerRefusal(f"{_UNWRITABLE}: {refusal}")
 
 
 def log_level(error: errors.TonnageError) -> int:
@@ -230,6 +234,12 @@ def is_refusal(error: BaseException) -> bool:
     return any(isinstance(cause, sqlite_file.LostFile) or _is_of_database(cause) for cause in _causes(error))
 
 
+def is_unclear(error: BaseException) -> bool:
+    """Return whether a refused commit may have taken effect: SQLite failed to read or write its files."""
+    codes = (getattr(cause, "sqlite_errorcode", None) for cause in _causes(error))
+    return any(code is not None and code & 0xFF == sqlite3.SQLITE_IOERR for code in codes)
+
+
 def _is_of_database(error: BaseException) -> bool:
     """Return whether an error of a driver speaks of the database as a whole, and not of one statement."""
     driver = type(error).__module__.partition(".")[0]
@@ -269,7 +279,8 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
         )
     first = first_line(error)
     if is_refusal(error):
-        return errors.DatabaseUnreachable(f"{_UNWRITABLE}: {first}")
+        refusal_class = errors.LedgerRefusal if isinstance(error, RolledBack) else errors.DatabaseUnreachable
+        return refusal_class(f"{_UNWRITABLE}: {first}")
     if not is_transient(error):
         return None
     if _SQLITE_LOCKED in first:

@@ -170,6 +170,23 @@ def test_without_a_scheduler_the_status_is_503(cluster: Cluster, caplog: pytest.
     assert "is gone" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (errors.Unavailable("no scheduler"), "does not answer. Try again later; the request may have been accepted."),
+        (errors.LedgerRefusal("full"), "so nothing was done. Try again later. The cause: full"),
+    ],
+)
+def test_an_answer_of_503_tells_whether_the_request_can_have_taken_effect(
+    cluster: Cluster, error: Exception, end: str
+) -> None:
+    client = broken(cluster, error)
+    written = client.simulate_post("/v3/volumes", json={"volume": {"size": 1}})
+    assert written.json["serviceUnavailable"]["message"].endswith(end)
+    read = client.simulate_get("/v3/scheduler-stats/get_pools")
+    assert "does not answer. Try again later." in read.json["serviceUnavailable"]["message"]
+
+
 def test_an_absent_database_is_not_logged_for_each_request(
     cluster: Cluster, unused_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_result_reaches_the_caller() -> None:
         (errors.Declined("stopping"), errors.Declined, "stopping"),
         (errors.DatabaseUnreachable("no database"), errors.DatabaseUnreachable, "no database"),
         (errors.LedgerMoved("moved"), errors.DatabaseUnreachable, "moved"),
+        (errors.LedgerRefusal("full"), errors.LedgerRefusal, "full"),
         (errors.OutcomeUnknown("it hangs"), errors.DriverError, "it hangs"),
         (errors.Unavailable("away"), errors.Unavailable, "server: away"),
         (KeyError("secret"), errors.Unavailable, "place failed in server with an internal error; its log says more"),

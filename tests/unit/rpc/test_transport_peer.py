@@ -4,6 +4,7 @@
 import dataclasses
 import socket
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -133,6 +134,37 @@ def test_a_scheduler_with_a_database_is_not_sought_until_the_timeout() -> None:
         finally:
             server.stop()
             server.wait()
+
+
+class Refusing:
+    """A scheduler whose ledger takes no writes. The first ``silent`` calls come too late for the caller."""
+
+    def __init__(self, silent: int) -> None:
+        self._silent = silent
+
+    def get_pools(self, ctxt: Any, message: Any) -> Any:
+        self._silent -= 1
+        if self._silent >= 0:
+            time.sleep(0.5)
+        raise errors.LedgerRefusal("the disk is full")
+
+
+@pytest.mark.parametrize(("silent", "error_class"), [(0, errors.LedgerRefusal), (1, errors.DatabaseUnreachable)])
+def test_a_refusal_after_a_call_without_an_answer_is_no_certain_one(
+    silent: int, error_class: type[errors.TonnageError]
+) -> None:
+    with memory_bus.memory_transport(response_timeout=60) as bus:
+        endpoint = Refusing(silent)
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint, None)
+        server.start()
+        try:
+            peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", resend_after=0.2)
+            with pytest.raises(errors.DatabaseUnreachable, match=r"^the disk is full$") as caught:
+                peer.call(contract.GET_POOLS, messages.PoolQuery())
+        finally:
+            server.stop()
+            server.wait()
+    assert type(caught.value) is error_class
 
 
 class Rubbish:

@@ -110,6 +110,42 @@ def test_a_small_write_that_a_full_disk_takes_ends_nothing(opened: Opened) -> No
     assert ledger.refusal is not None
 
 
+def commit_error(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("it fails")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [(sqlite3.SQLITE_FULL, errors.LedgerRefusal), (sqlite3.SQLITE_IOERR_FSYNC, errors.DatabaseUnreachable)],
+)
+def test_a_refused_commit_has_no_effect_unless_the_disk_fails(
+    opened: Opened, code: int, error_class: type[errors.TonnageError]
+) -> None:
+    ledger = opened(ALWAYS)
+
+    def fail(connection: object) -> None:
+        raise commit_error(code)
+
+    event.listen(ledger.engine, "commit", fail)
+    with pytest.raises(errors.DatabaseUnreachable) as caught:
+        ledger.run(lambda session: session.add(models.Backend(name="h@b", driver="x")))
+    assert type(caught.value) is error_class
+
+
+def test_only_a_refused_write_has_certainly_no_effect(opened: Opened) -> None:
+    """A caller that cannot read may have written before."""
+    ledger = opened(ALWAYS)
+    insert = sa.insert(models.Backend).values(name="h@b", driver="x")
+    with faults.failing(ledger.engine, "backends", commit_error(sqlite3.SQLITE_IOERR)):
+        with pytest.raises(errors.LedgerRefusal):
+            ledger.run(lambda session: session.execute(insert))
+        with pytest.raises(errors.DatabaseUnreachable) as caught, ledger.reading() as session:
+            session.execute(sa.select(models.Backend.id))
+    assert type(caught.value) is errors.DatabaseUnreachable
+
+
 @pytest.mark.parametrize(
     "error", [RuntimeError("the driver breaks"), sqlite3.OperationalError("near INSERT: syntax error")]
 )
