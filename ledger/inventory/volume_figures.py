@@ -219,10 +219,19 @@ def _claim(row: Any, down_time: float) -> ClaimFigures:
     reason = backend_notices.state_reason(silence, backend_notices.of_backend(backend), down_time)
     if claim.state != pool_counters.PENDING or reason is None:
         return claim
-    backend_text = f"backend {backend.name} ({reason})"
-    if backend.observed:
-        return claim._replace(waits_for=backend_text)
-    return claim._replace(
-        waits_for=f"{backend_text}: start its agent; if it never comes back, 'tonnage-manage backend remove "
-        f"{backend.name} --volumes-are-lost' gives its volumes up"
+    return claim._replace(waits_for=f"backend {backend.name} ({reason}){_ways_out(backend)}")
+
+
+def _ways_out(backend: models.Backend) -> str:
+    """Return the ways out for operations on a backend that is down or in doubt, as the end of a sentence."""
+    if backend.observed or backend.notice == backend_notices.REFUSED:
+        return ""  # it has no agent, or the text of the notice has them
+    if backend.notice == backend_notices.FAILING:
+        remedy = "its agent goes on when that is corrected"
+    else:
+        machine, _, section = backend.name.partition("@")
+        remedy = f"start its agent, and see that enabled_backends names {section} on {machine}"
+    return (
+        f": {remedy}; if it never comes back, 'tonnage-manage backend remove {backend.name} --volumes-are-lost' gives "
+        "its volumes up"
     )

@@ -47,14 +47,41 @@ def test_an_operation_of_a_backend_that_is_down_names_it_and_the_ways_out(ledger
     text = volumes[waiting.volume_id]
     assert text.startswith(f"backend {BACKEND} (its agent stopped at 20")
     assert text.endswith(
-        f"): start its agent; if it never comes back, 'tonnage-manage backend remove {BACKEND} --volumes-are-lost' "
-        "gives its volumes up"
+        f"): start its agent, and see that enabled_backends names backend on host; if it never comes back, "
+        f"'tonnage-manage backend remove {BACKEND} --volumes-are-lost' gives its volumes up"
     )
     assert [(row["volume_id"], row["waits_for"]) for row in ledger.json("claims")] == [(waiting.volume_id, text)]
     assert "waits for" in ledger.run("volumes")
     assert "waits for" in ledger.run("claims")
     assert volumes[made.volume_id] is None
     assert ledger.json(f"pool {waiting.pool}")["claims"][-1]["waits_for"] == text
+
+
+@pytest.mark.parametrize(
+    ("notice", "text", "wait"),
+    [
+        (
+            "refused",
+            "the ledger counts volumes in pool a: mount the file system with the volumes",
+            "(its agent is refused: the ledger counts volumes in pool a: mount the file system with the volumes)",
+        ),
+        (
+            "failing",
+            "No such file or directory: '/srv'",
+            "(its agent cannot report: No such file or directory: '/srv'): its agent goes on when that is corrected; "
+            f"if it never comes back, 'tonnage-manage backend remove {BACKEND} --volumes-are-lost' gives its volumes "
+            "up",
+        ),
+    ],
+)
+def test_the_ways_out_of_a_waiting_operation_are_those_of_the_notice(
+    ledger: Ledger, notice: str, text: str, wait: str
+) -> None:
+    ledger.world.create(2)
+    with ledger.engine.begin() as connection:
+        values = {"notice": notice, "notice_text": text, "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(values))
+    assert [row["waits_for"] for row in ledger.json("claims")] == [f"backend {BACKEND} {wait}"]
 
 
 def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
