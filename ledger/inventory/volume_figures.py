@@ -11,6 +11,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.locks import backend_notices, pool_counters
+from tonnage.ledger.models import claim_verbs
 
 #: States of claims whose operation has not ended.
 OPEN = ("pending", "abandoned")
@@ -53,7 +54,7 @@ class ClaimFigures(NamedTuple):
 
     ``age`` is the number of seconds since it was made. It is in flight until a report contains it (``contained``).
     ``waits_for`` is the backend that has not answered the pending claim and is down or in doubt, with the ways out;
-    None if the claim is not pending, or its backend reports.
+    None if the claim is not pending, if its backend reports, and for a purge, which nobody waits for.
     """
 
     id: str
@@ -217,7 +218,8 @@ def _claim(row: Any, down_time: float) -> ClaimFigures:
     claim = ClaimFigures._make((*figures, created_at, models.age(now, created_at), None))
     silence = models.silence(now, backend.last_report_at, observed=backend.observed, notice=backend.notice)
     reason = backend_notices.state_reason(silence, backend_notices.of_backend(backend), down_time)
-    if claim.state != pool_counters.PENDING or reason is None:
+    # Nobody has asked for a purge, and no volume waits for it.
+    if claim.state != pool_counters.PENDING or claim.verb == claim_verbs.PURGE or reason is None:
         return claim
     return claim._replace(waits_for=f"backend {backend.name} ({reason}){_ways_out(backend)}")
 

@@ -84,6 +84,19 @@ def test_the_ways_out_of_a_waiting_operation_are_those_of_the_notice(
     assert [row["waits_for"] for row in ledger.json("claims")] == [f"backend {BACKEND} {wait}"]
 
 
+def test_a_volume_in_error_waits_for_no_purge_of_its_copies(ledger: Ledger) -> None:
+    [waiting] = ledger.world.create(2)
+    [claim] = ledger.json("claims")
+    with ledger.engine.begin() as connection:
+        values = {"notice": "stopped", "notice_text": "", "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(values))
+    ledger.world.outcome_handler.abandon([claim["id"]])
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Volume).values(status="error"))
+    assert {(row["verb"], row["waits_for"]) for row in ledger.json("claims")} == {("create", None), ("purge", None)}
+    assert [(row["id"], row["waits_for"]) for row in ledger.json("volumes")] == [(waiting.volume_id, None)]
+
+
 def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
     assert ledger.run("volumes") == "There is no such volume\n"
     assert ledger.run("claims") == "No operation is under way\n"
