@@ -117,4 +117,11 @@ def backends(conf: cfg.ConfigOpts) -> list[str]:
             )
         if names.count(name) > 1:
             raise errors.ConfigurationError(f"[DEFAULT] enabled_backends names {name!r} twice")
+    by_section = {name.lower(): name for name in names}
+    for name in names:
+        if (other := by_section[name.lower()]) != name:
+            raise errors.ConfigurationError(
+                f"[DEFAULT] enabled_backends names {name!r} and {other!r}: their sections are the same one, because "
+                "names of sections are compared without regard to case; give one of them another name"
+            )
     return names

@@ -40,7 +40,7 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
     registered, usual = _registered(conf), option_names.from_file()
     read = [(file, config_sections.of_file(file)) for file in config_sections.files(conf)]
     of_backends = {section for _, sections in read for section, names in sections.items() if "volume_driver" in names}
-    of_backends -= registered.keys()
+    of_backends = {section for section in of_backends if option_names.section_name(section) not in registered}
     unread = [
         (file, section, name)
         for file, sections in read
@@ -69,10 +69,10 @@ def _disabled_backends(
     conf: cfg.ConfigOpts, read: Sequence[tuple[str, Sections]], of_backends: Collection[str]
 ) -> Iterator[str]:
     """Yield a line for each section of a backend that ``enabled_backends`` does not name, if it names any."""
-    enabled = conf.enabled_backends if "enabled_backends" in conf else []
+    enabled = {option_names.section_name(name) for name in conf.enabled_backends} if "enabled_backends" in conf else ()
     for file, sections in read if enabled else ():
         for section in sections:
-            if section in of_backends and section not in enabled:
+            if section in of_backends and option_names.section_name(section) not in enabled:
                 yield f"[{section}] in {file} has no effect: [DEFAULT] enabled_backends does not name {section}"
 
 
@@ -126,7 +126,9 @@ def _meant_section(section: str, name: str, all_names: Mapping[str, set[str]]) -
 
 def _registered(conf: cfg.ConfigOpts) -> Names:
     """Return the names of the options that this process has registered, by section."""
-    sections = {
-        option_names.section_name(group): set(conf[group]) for group in conf.list_all_sections() if group in conf
+    groups = {option_names.section_name(name): name for name in conf}
+    sections = {option_names.section_name(section) for section in conf.list_all_sections()}
+    return {
+        **{section: set(conf[groups[section]]) for section in sections & groups.keys()},
+        option_names.DEFAULT: set(conf),
     }
-    return {**sections, option_names.DEFAULT: set(conf)}

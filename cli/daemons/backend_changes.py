@@ -9,7 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.agent import builder, options
-from tonnage.cli import config_sections
+from tonnage.cli import config_sections, option_names
 from tonnage.cli.config_sections import Sections
 
 LOG = logging.getLogger(__name__)
@@ -109,4 +109,9 @@ class BackendConfiguration:
 
 def _own(sections: Sections, backend: str) -> Sections:
     """Return the section of a backend and those of its pools."""
-    return {name: options for name, options in sections.items() if name.partition(":")[0] == backend}
+    own_name = option_names.section_name(backend)
+    return {
+        name: options
+        for name, options in sections.items()
+        if option_names.section_name(name.partition(":")[0]) == own_name
+    }

@@ -28,6 +28,7 @@ def test_each_enabled_backend_has_a_section_of_its_name() -> None:
         ("a#b", "'a#b' is no name"),
         ("a b", "'a b' is no name"),
         ("lvm,nfs,lvm", "names 'lvm' twice"),
+        ("lvm,nfs,LVM", "names 'lvm' and 'LVM': their sections are the same one"),
     ],
 )
 def test_an_agent_does_not_start_without_usable_names(names: str, message: str) -> None:

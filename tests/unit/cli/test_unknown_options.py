@@ -92,6 +92,15 @@ def test_unknown_options_are_reported_with_suggestions(tmp_path: pathlib.Path) -
         assert found == lines
 
 
+def test_the_names_of_sections_are_compared_without_regard_to_case(tmp_path: pathlib.Path) -> None:
+    """oslo.config takes [Thin] for the section of the backend thin."""
+    file = tmp_path / "tonnage.conf"
+    text = "[DEFAULT]\nenabled_backends = thin\n[Thin]\nvolume_driver = filesystem\n"
+    file.write_text(f"{text}filesystem_path = {tmp_path}\nfilesystem_pools = a\nfilesytem_size_limit_gb = 3\n")
+    [line] = unknown_options.find(read_config(file, agent=True))
+    assert line.startswith(f"[Thin] filesytem_size_limit_gb in {file} has no effect: there is no such option; is it ")
+
+
 def test_options_of_plugins_that_are_not_enabled_are_reported(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "tonnage.conf"
     file.write_text(

@@ -64,6 +64,12 @@ def test_a_section_of_a_pool_belongs_to_its_backend(file: ConfigFile) -> None:
     assert configuration.changes().changed == ["b"]
 
 
+def test_the_names_of_sections_are_compared_without_regard_to_case(file: ConfigFile) -> None:
+    configuration = BackendConfiguration(file.read)
+    file.write("a, b", a="", B="reserved_percentage = 5")
+    assert configuration.changes().changed == ["b"]
+
+
 def test_a_change_of_a_common_option_restarts_every_backend(file: ConfigFile) -> None:
     every, some = BackendConfiguration(file.read), BackendConfiguration(file.read, common=["host"])
     file.write("a, b", "storage_availability_zone = west", a="", b="")
