@@ -73,6 +73,19 @@ _VOLUME: Mapping[str, Callable[[Request], object]] = {
     "availability_zone": operator.attrgetter("availability_zone"),
 }
 
+#: The names that are no reported capabilities, extra specs or QoS specs.
+NAMES = (*(f"volume.{name}" for name in _VOLUME), *(f"stats.{name}" for name in {**_STATS, **_REPORTED_STATS}))
+
+
+def is_known(path: Sequence[str]) -> bool:
+    """Return whether a name can have a value: a fixed one, or one that a pool or a volume type can have."""
+    namespace, *keys = path
+    if namespace in ("capabilities", "qos", "extra"):
+        return True
+    if namespace == "stats" and keys[0] in _REPORTED_STATS:
+        return True  # further keys reach into a reported value
+    return ".".join(path) in NAMES
+
 
 def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
     """Return an attribute of ``stats`` in these rows, with the claims since the last report."""

@@ -5,6 +5,7 @@ A pool with such a value is valid, but the plug-in that reads the field excludes
 each request. The plug-ins are the core's own filters and weighers.
 """
 
+import difflib
 import functools
 import math
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,9 @@ _MAX_QUOTED = 200
 #: More texts than there are functions of pools. An entry keeps nothing but the text.
 _MAX_TEXTS = 1 << 16
 
+#: Minimum similarity of an unknown name and a known one for a suggestion, from 0 to 1.
+_MIN_SIMILARITY = 0.8
+
 #: The functions of a pool, with the effect of one that cannot be read.
 _FUNCTIONS = {
     "filter_function": "DriverFilter excludes the pool",
@@ -33,8 +37,12 @@ def unreadable(pool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each field of a pool with a value that its plug-in cannot read, with the error and its effect."""
     for field, effect in _FUNCTIONS.items():
         function = pool.get(field)
-        if function is not None and (problem := _syntax_error(str(function))) is not None:
+        if function is None:
+            continue
+        if (problem := _syntax_error(str(function))) is not None:
             yield field, f"{field} {_quoted(function)} {problem}; {effect}"
+        elif (problem := _unknown_names(str(function))) is not None:
+            yield field, f"{field} {_quoted(function)} {problem}; {effect} where the result depends on that"
     for field in _PERCENTAGES:
         value = pool.get(field)
         if value is not None and math.isnan(percentage(value)):
@@ -69,6 +77,21 @@ def _syntax_error(function: str) -> str | None:
     except parser.ExpressionError as error:
         return plugin_errors.one_line(error.message)
     return None
+
+
+@functools.lru_cache(maxsize=_MAX_TEXTS)
+def _unknown_names(function: str) -> str | None:
+    """Return which names of a valid expression never have a value, None if there is none."""
+    from tonnage.capacity.expressions import attributes, parser
+
+    unknown = [path for path in dict.fromkeys(parser.compiled(function).names) if not attributes.is_known(path)]
+    if not unknown:
+        return None
+    texts = []
+    for name in map(".".join, unknown):
+        near = difflib.get_close_matches(name, attributes.NAMES, 1, _MIN_SIMILARITY)
+        texts.append(f"{name} (is it {near[0]}?)" if near else name)
+    return plugin_errors.one_line(f"has {', '.join(texts)}, and there is no such name", 2 * _MAX_QUOTED)
 
 
 def _quoted(value: object) -> str:

@@ -16,6 +16,18 @@ from tonnage.capacity.reports import rule_fields
             "excludes the pool",
         ),
         ("filter_function", ["x"], "filter_function ['x'] has "),
+        (
+            "filter_function",
+            "volum.siz < 3",
+            "filter_function 'volum.siz < 3' has volum.siz (is it volume.size?), and there is no such name; "
+            "DriverFilter excludes the pool where the result depends on that",
+        ),
+        (
+            "goodness_function",
+            "volume.colour == red ? stats.free_gb : other.thing",
+            "goodness_function 'volume.colour == red ? stats.free_gb : other.thing' has volume.colour, stats.free_gb, "
+            "other.thing, and there is no such name; GoodnessWeigher counts the pool as poor where",
+        ),
         ("goodness_function", "50 +", "goodness_function '50 +' ends where something is missing; GoodnessWeigher"),
         (
             "min_free_capacity_percentage",
@@ -45,6 +57,8 @@ def test_a_value_that_no_plugin_can_read_is_named_with_its_effect(field: str, va
         {},
         {"filter_function": None, "goodness_function": None, "node_topology": None},
         {"filter_function": "volume.size < 5", "goodness_function": "volume.size * 2"},
+        {"filter_function": "capabilities.a.b == qos.x or extra.y == 1 or stats.storage_protocol == nfs"},
+        {"filter_function": "volume.operation == extend ? stats.in_flight_capacity_gb < 5 : stats.host == word"},
         {"min_free_capacity_percentage": "12.5", "min_free_capacity_extend_percentage": 0},
         {"node_name": "n1", "topology_labels": {"zone": "z1"}},
         {"node_topology": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}},
