@@ -10,6 +10,7 @@ start.
 """
 
 import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -18,13 +19,16 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
 from tonnage.extension import Extension
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 LOG = logging.getLogger(__name__)
 
@@ -225,8 +229,23 @@ def _run_migrations(connection: sa.Connection, branch: Branch) -> None:
     # SQLite cannot alter most of a table in place.
     options = {"fn": steps, "script": script, "render_as_batch": connection.dialect.name == "sqlite"}
     context = MigrationContext.configure(connection, opts=options)
-    with context.begin_transaction(), Operations.context(context):
+    with context.begin_transaction(), Operations.context(context) as operations:
+        # alembic before 1.13.3 does not know if_not_exists for tables.
+        operations.create_table = functools.partial(_create_table, operations)  # type: ignore[method-assign]
         context.run_migrations()
+
+
+def _create_table(
+    operations: "Operations", name: str, *columns: sa.schema.SchemaItem, if_not_exists: bool = False, **options: Any
+) -> sa.Table:
+    """Create a table as ``op.create_table`` does. With ``if_not_exists`` a table that exists is left as it is."""
+    from alembic.operations.ops import CreateTableOp
+
+    table = CreateTableOp(name, columns, **options).to_table(operations.get_context())
+    operations.execute(sa.schema.CreateTable(table, if_not_exists=if_not_exists))
+    for index in table.indexes:
+        operations.execute(sa.schema.CreateIndex(index, if_not_exists=if_not_exists))
+    return table
 
 
 def _connect(engine: sa.Engine, option: str = _OPTION) -> sa.Connection:
