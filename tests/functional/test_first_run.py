@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from tests.servers.base import wait_for
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = (ROOT / "README.rst").read_text(encoding="utf-8")
+QUICK_START = (ROOT / "docs" / "quickstart.rst").read_text(encoding="utf-8")
 
 ID, SHOWN_ID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "9a10d9c6-671d-44db-b180-06d1e4e42a39"
 
@@ -69,3 +71,57 @@ def test_the_first_commands_work_as_they_are_printed(offers: str) -> None:
         done = subprocess.run(line, shell=True, capture_output=True, text=True, env=environment, check=False)  # noqa: S602
         assert (done.returncode, done.stderr) == (status, ""), line
         assert done.stdout.startswith(start)
+
+
+#: The volumes of the quick start's transcript, by the ids that they have there.
+QUICK_START_IDS = {
+    "9a10d9c6-671d-44db-b180-06d1e4e42a39": "first",
+    "7f7c18c6-672c-4e0e-920f-2ba89d56b903": "second",
+    "619bb951-59b8-4dcc-bd07-45b509fb6c2d": "fits",
+}
+
+#: What differs between machines: ids, owners and dates of files, the space of the file system, a line without a URL.
+MACHINES = (
+    (ID, "ID"),
+    (re.compile(r"^( *\S+ -rw------- 1) \S+ \S+ (\S+) .* ID$", re.MULTILINE), r"\1 \2 ID"),
+    (re.compile(r"shared room [0-9.]+"), "shared room"),
+    (re.compile(r"tonnage: no configuration is named: .*\n"), ""),
+)
+
+
+def without_machine(text: str) -> str:
+    """Return an output without what differs between machines."""
+    for pattern, replacement in MACHINES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@pytest.mark.heavy
+def test_the_quick_start_works_as_it_is_printed(offers: str, tmp_path: pathlib.Path) -> None:
+    """Each command shows what the page shows, within a minute: volumes are made and deleted after the answer."""
+    if shutil.which("sqlite3") is None:
+        suites.cannot_run("quick start", "there is no sqlite3; install the package sqlite3")
+    [url] = [line.rpartition(" ")[2] for line in offers.splitlines() if line.startswith("Tonnage is ready: ")]
+    _, _, page = QUICK_START.partition("The first volume\n=====")
+    page, rest, _ = page.partition("The usual clients\n=====")
+    assert rest
+    checked = 0
+    with console.Shell() as shell:
+        shell.run(f"cd {tmp_path}; export HOME=/nonexistent TONNAGE_URL={url}")
+        for command in console.commands(page):
+            text = command.text.replace(".venv/bin/tonnage", str(COMMANDS / "tonnage"))
+            text = text.replace("http://127.0.0.1:8776", url)
+            for shown_id, name in QUICK_START_IDS.items():
+                if shown_id in text:
+                    query = f'curl -s "$api/volumes?name={name}"'
+                    text = text.replace(shown_id, ID.search(shell.run(query))[0])  # type: ignore[index]
+            expected = re.sub(r"\s*\.\.\.\s*", "...", without_machine(command.shown))  # JSON has no blanks there
+            shown = console.Command(command.text, command.root, expected)
+            end = time.monotonic() + (0 if " -d " in text or "tonnage create" in text else 60)
+            printed = without_machine(shell.run(text))
+            while shown.shown and not shown.matches(printed):
+                assert time.monotonic() < end, f"{text}\n{printed}\ninstead of\n{shown.shown}"
+                time.sleep(0.2)
+                printed = without_machine(shell.run(text))
+            checked += bool(shown.shown)
+    assert checked > 8
