@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drains: the volumes that are still on draining backends, and why some of them cannot move."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from tonnage.ledger.db import dialects
 
 #: Most reasons in the progress of a drain.
 _MOST_REASONS = 3
+
+_FIGURE = re.compile(r"\d+")
 
 _VOLUME = models.Volume
 _MOVES = _VOLUME.status == "maintenance"
@@ -78,8 +81,15 @@ def reason(volume: models.Volume) -> str | None:
     return volume.drain_refusal
 
 
-def record(session: orm.Session, reasons: Mapping[str, str]) -> None:
-    """Record why volumes of draining backends cannot move, by their ids."""
+def record(session: orm.Session, reasons: Mapping[str, str]) -> set[str]:
+    """Record why volumes of draining backends cannot move, by their ids.
+
+    Return the ids of those with another reason than before. The figures in a reason, which change with each report,
+    make no other reason.
+    """
+    before: dict[str, str | None] = {}
+    for ids in dialects.in_chunks(reasons):
+        before.update(session.execute(sa.select(_VOLUME.id, _VOLUME.drain_refusal).where(_VOLUME.id.in_(ids))).all())
     for volume_id, text in sorted(reasons.items()):
         session.execute(
             sa.update(_VOLUME)
@@ -88,6 +98,11 @@ def record(session: orm.Session, reasons: Mapping[str, str]) -> None:
             .values(drain_refusal=text, updated_at=_VOLUME.updated_at)
             .execution_options(synchronize_session=False)
         )
+    return {
+        volume_id
+        for volume_id, text in reasons.items()
+        if (last := before.get(volume_id)) is None or _FIGURE.sub("", last) != _FIGURE.sub("", text)
+    }
 
 
 def forget(session: orm.Session, backend_id: int) -> None:

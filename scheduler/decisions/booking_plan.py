@@ -32,7 +32,7 @@ class BookingPlan:
     their pools. ``failed`` maps volumes without any remaining pool to the reason. ``stale_refusals`` are refused
     requests that may find a pool by newer figures. ``hint_targets`` maps the volumes that hints of retried volumes name
     to the pools that the decision saw them in. ``undrained`` maps volumes of draining backends that find no other pool
-    to the reason.
+    to the reason; ``newly_undrained`` are those of them with another reason than at the last attempt.
     """
 
     hosts: HostManager
@@ -46,6 +46,7 @@ class BookingPlan:
     stale_refusals: list[Request] = field(default_factory=list, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
     undrained: dict[str, str] = field(default_factory=dict, init=False)
+    newly_undrained: set[str] = field(default_factory=set, init=False)
     hint_targets: dict[str, int | None] = field(default_factory=dict, init=False)
 
     def add(self, item: Work, decided: RequestDecision) -> Answer | GroupAnswer:

@@ -322,7 +322,10 @@ class Placer:
         return self.agreement is not None and self.agreement.is_alone(session)
 
     def _settle(self, plan: BookingPlan, changed: Mapping[int, Counters]) -> None:
-        """Take over the counters of a commit, send the commands, and log one line for each decision."""
+        """Take over the counters of a commit, send the commands, and log one line for each decision.
+
+        A drain tries again all the time: its refusals are logged when their reasons change.
+        """
         self._hosts.set_counters(changed)
         for booking in plan.bookings:
             self._dispatcher.send(booking)
@@ -333,7 +336,9 @@ class Placer:
         for spec, decision in plan.decisions:
             request = spec.request
             if isinstance(decision, Refusal):
-                LOG.info("[%s] volume %s refused: %s", request.request_id, spec.volume_id, decision.message)
+                is_repeated = spec.volume_id in plan.undrained and spec.volume_id not in plan.newly_undrained
+                level = logging.DEBUG if is_repeated else logging.INFO
+                LOG.log(level, "[%s] volume %s refused: %s", request.request_id, spec.volume_id, decision.message)
             elif spec.volume_id in retyped:
                 LOG.info("[%s] volume %s: type is %s now", request.request_id, spec.volume_id, request.volume_type)
             else:
@@ -353,7 +358,7 @@ def _record_unbooked(session: orm.Session, plan: BookingPlan, seen_volumes: Mapp
         volumes.set_type(session, retyped, seen_volumes[retyped.volume_id])
     for volume_id, reason in sorted(plan.failed.items()):
         operation_outcomes.fail_volume(session, volume_id, reason)
-    drains.record(session, plan.undrained)
+    plan.newly_undrained = drains.record(session, plan.undrained)
     refusals.insert(session, plan.refused)
 
 

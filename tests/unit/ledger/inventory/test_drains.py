@@ -87,7 +87,15 @@ def test_a_recorded_reason_changes_nothing_of_the_volume_and_ends_with_the_drain
         with records.database.reading() as session:
             return session.get_one(models.Volume, volume_id)
 
-    records.run(drains.record, {volume_id: REFUSAL})
+    assert records.run(drains.record, {volume_id: REFUSAL}) == {volume_id}
     assert (volume().drain_refusal, volume().updated_at) == (REFUSAL, None)
     records.run(backends.set_state, NAME, enabled=False, draining=False, reason="new disks")
     assert (volume().drain_refusal, volume().updated_at) == (None, None)
+
+
+def test_other_figures_make_no_other_reason(records: Records) -> None:
+    first, second = add(records), add(records)
+    small, smaller, disabled = "p0 has headroom 2.50 GiB", "p0 has headroom 0.75 GiB", "p0 is on a disabled backend"
+    assert records.run(drains.record, {first: small, second: small}) == {first, second}
+    assert records.run(drains.record, {first: smaller, second: disabled}) == {second}
+    assert records.run(drains.record, {}) == set()
