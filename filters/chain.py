@@ -13,7 +13,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.request import Request, judged_thin
+from tonnage.capacity.request import Operation, Request, judged_thin
 from tonnage.filters import reason_validation
 from tonnage.filters.base import Filter, Mask
 from tonnage.plugin import checked_column, log_failure
@@ -105,8 +105,10 @@ class FilterChain:
         """Return the refusal of a request without candidates.
 
         A pool counts for the first categorical filter that refuses it, otherwise for the first filter: a full pool of
-        another type would not help if it had room. The outcomes of categorical filters come first.
+        another type would not help if it had room. The outcomes of categorical filters come first. The pools that a
+        volume is to leave count only if there are no others.
         """
+        result = _without_sources(pools, request, result)
         judgements = list(self._judgements(pools, request, result))
         counted = self._counted(judgements, result)
         return Refusal(
@@ -284,6 +286,16 @@ def _in_scope(pools: PoolTable, request: Request) -> Mask:
     elif request.backend is not None:
         mask = pools.on_backends([request.backend])
     return mask if request.backends is None else mask & pools.on_backends(request.backends)
+
+
+def _without_sources(pools: PoolTable, request: Request, result: FilterResult) -> FilterResult:
+    """Return the result without the pools that have a copy of a volume that is to move, unless no others remain."""
+    if request.operation is not Operation.MIGRATE:
+        return result
+    is_other = np.array([name not in request.attempted for name in pools.names], dtype=np.bool_)
+    if not (result.masks[0] & is_other).any():
+        return result
+    return FilterResult(tuple(mask & is_other for mask in result.masks), result.failures)
 
 
 def _checked(mask: object, rows: int) -> Mask:

@@ -70,6 +70,10 @@ class Foundation:
         """Return the reason that the agent of a backend has given for its silence, None if it has given none."""
         return self.hosts.notice(backend)
 
+    def is_draining(self, backend: str) -> bool:
+        """Return whether the volumes of a backend are moved away."""
+        return self.hosts.is_draining(backend)
+
 
 class DecisionParts:
     """The parts that decide requests, to place them or to answer questions, and the parts of extensions."""

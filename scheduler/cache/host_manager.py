@@ -245,6 +245,11 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         backend = self._backends.get(name)
         return None if backend is None or backend.notice is None else backend.notice.sentence
 
+    def is_draining(self, name: str) -> bool:
+        """Return whether the volumes of a backend are moved away."""
+        backend = self._backends.get(name)
+        return backend is not None and backend.draining
+
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
         backend = self._backends.get(name)

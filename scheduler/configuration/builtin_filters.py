@@ -20,7 +20,7 @@ from tonnage.scheduler.cache.backend_state import LIFETIME
 
 
 class Ages(Protocol):
-    """The times since backends have reported, and their notices."""
+    """The times since backends have reported, their notices, and whether they are draining."""
 
     def silence(self, backend: str) -> float:
         """Return the seconds since the last report of a backend."""
@@ -30,6 +30,9 @@ class Ages(Protocol):
 
     def notice(self, backend: str) -> str | None:
         """Return the reason that the agent of a backend has given for its silence, None if it has given none."""
+
+    def is_draining(self, backend: str) -> bool:
+        """Return whether the volumes of a backend are moved away."""
 
 
 class BackendStateFilter(Filter):
@@ -84,7 +87,8 @@ class BackendStateFilter(Filter):
         if is_reported_down(pool.capabilities.get(BACKEND_STATE)):
             return Rejection("reported_down", "is down: its driver reports backend_state down")
         if not pool.enabled:
-            return Rejection("backend_disabled", "is on a disabled backend")
+            is_draining = self._ages is not None and self._ages.is_draining(pool.backend)
+            return Rejection("backend_disabled", f"is on a {'draining' if is_draining else 'disabled'} backend")
         if pool.expired:
             age = self._down_time if self._ages is None else self._ages.figures_age(pool.name)
             lifetime = pool.capabilities.get(LIFETIME)

@@ -4,6 +4,7 @@
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, Rejection
 from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.request import Provisioning, Request
+from tonnage.capacity.request import Operation, Provisioning, Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -138,6 +139,19 @@ def test_the_nearest_miss_has_the_most_headroom_of_the_pools_that_passed_most_fi
     assert nearest is not None
     assert (nearest.pool, nearest.filter) == ("h@b#2", "B")
     assert nearest.rejection.message == "is not listed by B"
+
+
+def test_the_pools_that_a_volume_is_to_leave_count_only_without_others() -> None:
+    chain = FilterChain([ListFilter("A", 2), ListFilter("B", 0)])
+    move = Request("r", 1, operation=Operation.MIGRATE, attempted=frozenset({"h@b#3", "gone@b#0"}))
+    refusal = chain.refusal(table(), move, chain.run(table(), move))
+    assert refusal.message == ("No pool for 1 GiB: 3 pools; A refused 2; B refused 1, nearest h@b#2 is not listed by B")
+    retry = replace(move, operation=Operation.CREATE)
+    assert chain.refusal(table(), retry, chain.run(table(), retry)).pools == 4
+    alone = replace(move, pool="h@b#3")
+    assert chain.refusal(table(), alone, chain.run(table(), alone)).message == (
+        "No pool for 1 GiB: 1 pool; A refused 1, nearest h@b#3 is not listed by A"
+    )
 
 
 class AmountFilter(ListFilter):

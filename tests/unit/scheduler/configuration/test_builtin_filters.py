@@ -29,6 +29,10 @@ class Ages:
         assert backend == "h@b"
         return "its agent cannot report: not mounted"
 
+    def is_draining(self, backend: str) -> bool:
+        assert backend == "h@b"
+        return False
+
 
 def pool(**values: object) -> Pool:
     return Pool(**{"name": "h@b#p", "total": 10.0, "free": 10.0} | values)  # type: ignore[arg-type]
@@ -67,6 +71,12 @@ def test_a_pool_that_may_not_be_considered_has_a_reason(
     rejection = state.reason(pool(**values), request_)
     assert (rejection.code, rejection.message) == (code, message)
     assert state.accepts(PoolTable([pool()]), request_).tolist() == [True]
+
+
+def test_a_draining_backend_is_not_merely_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ages, "is_draining", lambda self, backend: True)
+    rejection = BackendStateFilter(60.0, Ages()).reason(pool(enabled=False), REQUEST)
+    assert (rejection.code, rejection.message) == ("backend_disabled", "is on a draining backend")
 
 
 @pytest.mark.parametrize(
