@@ -28,10 +28,10 @@ class Service(NamedTuple):
     @property
     def problem(self) -> str | None:
         """The reason why Cinder's schedulers leave out the service, None if they do not."""
+        if self.frozen:  # it is disabled as well
+            return "its service in Cinder is frozen"
         if self.disabled:
             return "its service in Cinder is disabled"
-        if self.frozen:
-            return "its service in Cinder is frozen"
         return None if self.alive else "its service in Cinder is down"
 
 

@@ -33,7 +33,7 @@ def state(ledger: Ledger) -> tuple[bool, str | None]:
     ("services", "problem"),
     [
         ([DOWN._replace(disabled=True)], "its service in Cinder is disabled"),
-        ([UP._replace(frozen=True)], "its service in Cinder is frozen"),
+        ([UP._replace(disabled=True, frozen=True)], "its service in Cinder is frozen"),
         ([DOWN], "its service in Cinder is down"),
         ([DOWN, DOWN], "its service in Cinder is down"),
         ([UP._replace(backend="other@b")], "it has no service in Cinder"),
