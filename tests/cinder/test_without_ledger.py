@@ -9,6 +9,9 @@ from tests.servers.base import wait_for
 
 POOL = "real@b1#a"
 
+#: Threads of a scheduler that use the ledger again and again.
+WORKERS = 4
+
 #: Seconds after which Cinder shows a service without heartbeats as down, and those between two of them.
 HEARTBEATS = {"service_down_time": "20", "report_interval": "2"}
 
@@ -51,3 +54,7 @@ def test_requests_while_the_ledger_is_away(
         third = site.cinder.create(10)
         assert site.cinder.settled([third])[third]["status"] == "available"
         assert "Traceback" not in log.read_text()
+        # One line of each worker at the begin, and one at the end.
+        failures, ends = (log.read_text().count(words) for words in ("failed and goes on", "works again"))
+        assert 0 < failures <= 2 * WORKERS
+        assert ends <= WORKERS

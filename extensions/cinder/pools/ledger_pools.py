@@ -2,21 +2,17 @@
 """The ledger's pools in the memory of a scheduler of Cinder, brought up to the ledger by its changes."""
 
 import contextlib
-import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.scheduler.cache.cache_refresh import LedgerRefresh
 from tonnage.scheduler.cache.ledger_cache import LedgerCache
-
-LOG = logging.getLogger(__name__)
 
 
 class LedgerPools:
@@ -57,9 +53,9 @@ class LedgerPools:
     def refresh_changed(self) -> None:
         """Apply all reports, and the claims on backends whose allocated capacity has changed.
 
-        If claims on a backend balance, the next report shows them. Problems are logged, and the next turn tries again.
+        If claims on a backend balance, the next report shows them.
         """
-        with _logged(), self._reading, self._database.reading(patient=False) as session:
+        with self._reading, self._database.reading(patient=False) as session:
             allocated = pool_counters.allocated_on_backends(session)
             changed = {id for id, size in allocated.items() if self._allocated.get(id) != size}
             noted = [self._noted.pop() for _ in range(len(self._noted))]
@@ -69,7 +65,7 @@ class LedgerPools:
 
     def note_claim(self, pool_id: int, size_gb: int, physical_gb: int) -> None:
         """Show a claim that was just booked to the next decision. The next refresh reads the counters of its pool."""
-        with _logged():
+        with contextlib.suppress(KeyError):  # another thread has just removed the pool
             for counters in self._cache.counters([pool_id]).values():
                 increased = replace(
                     counters,
@@ -126,14 +122,3 @@ class _PoolRows(LedgerCache[BackendRow, PoolRow]):
             if len(self._changes) > 2 * len(self.entries) + 1024:
                 self._dropped += len(self._changes)
                 self._changes.clear()
-
-
-@contextlib.contextmanager
-def _logged() -> Iterator[None]:
-    """Log problems, which the next refresh may not have."""
-    try:
-        yield
-    except errors.Unavailable as error:
-        LOG.warning("The figures of pools could not be brought up to the ledger: %s", error)
-    except Exception:
-        LOG.exception("The figures of pools could not be brought up to the ledger")

@@ -12,6 +12,7 @@ from cinder import context as cinder_context
 from cinder.scheduler import host_manager
 from cinder.scheduler.weights import OrderedHostWeightHandler
 
+from tonnage.capacity import errors
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.extensions.cinder.pools import filter_requests, pool_explanations, rejections
@@ -285,7 +286,10 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
             pools: list[dict[str, Any]] = super().get_pools(context, filters)
         if self.ledger is None:
             return pools
-        self.ledger.pools.refresh_changed()
+        try:
+            self.ledger.pools.refresh_changed()
+        except errors.Unavailable as error:
+            LOG.warning("Pools are shown with the claims as last known: %s", error)
         shown = [(pool, self.ledger.pools.rows.get(pool["name"])) for pool in pools]
         return [
             pool if row is None else {**pool, "capabilities": _shown(pool["capabilities"], row)} for pool, row in shown

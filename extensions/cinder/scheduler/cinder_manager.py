@@ -80,7 +80,7 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
             "tonnage-problems", lambda: ledger.record_problems(backend_states.problems()), _PROBLEMS_TURN
         )
         poll.turn()
-        ledger.pools.refresh_changed()
+        pools.turn()
         for worker in (poll, pools, probe, problems):
             worker.start()
         super().init_host(*args, **kwargs)
