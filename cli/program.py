@@ -108,7 +108,12 @@ class Program(app.App):
         with output.flushed(self.NAME):
             self._files, arguments = config_files.split(argv, self.NAME)
             first = next((i for i, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
-            self.options = self.parser.parse_args(arguments[:first])
+            self.options, unknown = self.parser.parse_known_args(arguments[:first])
+            if unknown:
+                self.parser.error(
+                    f"unrecognized arguments: {' '.join(unknown)}; the options of a command follow it: "
+                    f"{self.NAME} COMMAND {unknown[0]}"
+                )
             if arguments[first:] in ([], ["help"]):
                 self.print_help()
                 return 0

@@ -31,7 +31,9 @@ class _Change(base_commands.Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments that all changes have."""
         parser.add_argument(
-            "--project", help="project of the volume (default: the one that credentials are for, or demo)"
+            "--project",
+            type=argument_types.name,
+            help="project of the volume (default: the one that credentials are for, or demo)",
         )
         parser.add_argument(
             "--wait", action="store_true", help=f"wait until it is done, at most {_WAIT_SECONDS:g} seconds"
@@ -57,8 +59,8 @@ class Create(_Change):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("size", type=argument_types.size, metavar="SIZE", help="GiB of the volume")
-        parser.add_argument("--name", help="name of the volume")
-        parser.add_argument("--type", help="volume type, by name or id")
+        parser.add_argument("--name", type=argument_types.name, help="name of the volume")
+        parser.add_argument("--type", type=argument_types.name, help="volume type, by name or id")
         super().add_arguments(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -91,7 +93,7 @@ class Delete(_Change):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        parser.add_argument("volume", metavar="VOLUME", help="id or name of the volume")
+        parser.add_argument("volume", type=argument_types.name, metavar="VOLUME", help="id or name of the volume")
         super().add_arguments(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

@@ -26,17 +26,16 @@ class Audit(base_commands.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Show the findings."""
-        from tonnage.capacity import errors
         from tonnage.capacity.pools.pool import pool_name
         from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import audit_findings, backends
+        from tonnage.ledger.inventory import audit_findings, backends, names
 
         backend = parsed_args.backend
         with ledger_access.connect(self.conf).reading() as session:
+            if backend is not None:
+                names.require_backend(session, backend)
             rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
             findings = [finding for finding in audit_findings.load(session, backend) if finding.evidence.once is None]
-        if backend is not None and not rows:
-            raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
         columns = ("pool", "breach", "since", "because")
         finding_rows = [
             (

@@ -2,7 +2,6 @@
 """``tonnage pool``: the figures of one pool, and all that belongs to it."""
 
 import argparse
-import difflib
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
@@ -17,9 +16,6 @@ _FINDINGS: Sequence[Column] = (
     Column("seen_at", attrgetter("seen_at"), "since"),
     Column("because", attrgetter("text"), "because", width=80),
 )
-
-#: Most names of pools in an error.
-_SHOWN_NAMES = 5
 
 
 class Pool(base_commands.ShowOne):
@@ -83,7 +79,7 @@ def _full_name(text: str, names: Collection[str]) -> str:
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a part of
     several names.
     """
-    from tonnage.capacity import errors
+    from tonnage.capacity import errors, name_suggestions
     from tonnage.capacity.pools.pool import short_name
 
     if text in names:
@@ -92,16 +88,10 @@ def _full_name(text: str, names: Collection[str]) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise errors.InvalidInput(f"{text} is a part of the names of {len(matches)} pools: {_listed(matches)}")
-    full_names = {short_name(name): name for name in names} | {name: name for name in names}
-    similar = dict.fromkeys(full_names[match] for match in difflib.get_close_matches(text, full_names))
-    advice = f"did you mean {_listed(similar)}?" if similar else "'tonnage pools' lists the pools"
+        raise errors.InvalidInput(
+            f"{text} is a part of the names of {len(matches)} pools: {name_suggestions.listed(matches)}"
+        )
+    advice = name_suggestions.advice(text, names, "'tonnage pools' lists the pools")
     raise errors.NotFound(
         f"pool {text} could not be found: it is in no backend's last report, and has no volumes; {advice}"
     )
-
-
-def _listed(names: Collection[str]) -> str:
-    """Return the first names as a phrase."""
-    shown = list(names)[:_SHOWN_NAMES]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

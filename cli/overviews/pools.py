@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tonnage.cli.display import base_commands, table_columns
 from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.rest import connection_arguments
+from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
     from tonnage.cli.rest.ledger_rows import LedgerRows
@@ -127,7 +128,9 @@ class Pools(base_commands.Lister):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+        parser.add_argument(
+            "--backend", type=argument_types.name, metavar="HOST@BACKEND", help="only the pools of this backend"
+        )
         connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[PoolRow]]:

@@ -50,10 +50,13 @@ class Refusals(base_commands.Lister):
         """Add the arguments of the command."""
         parser.add_argument("--summary", action="store_true", help="count them for each day (UTC) and reason")
         parser.add_argument(
-            "--pool", metavar="NAME", help="only those whose nearest pool it was, or was in this backend"
+            "--pool",
+            type=argument_types.name,
+            metavar="NAME",
+            help="only those whose nearest pool it was, or was in this backend",
         )
         parser.add_argument("--code", help="only those with this reason, such as no_capacity")
-        parser.add_argument("--project", metavar="ID", help="only those of this project")
+        parser.add_argument("--project", type=argument_types.name, metavar="ID", help="only those of this project")
         parser.add_argument(
             "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most rows, 0: all (default: 50)"
         )

@@ -10,6 +10,7 @@ from typing import Any
 from tonnage.cli.display import base_commands, table_columns
 from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.rest import connection_arguments
+from tonnage.cli.simulation import argument_types
 
 VOLUMES: Sequence[Column] = (
     Column("id", attrgetter("id"), "id"),
@@ -68,12 +69,17 @@ class Volumes(base_commands.Lister):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        parser.add_argument("--project", metavar="ID", help="only the volumes of this project")
+        parser.add_argument(
+            "--project", type=argument_types.name, metavar="ID", help="only the volumes of this project"
+        )
         parser.add_argument("--status", help="only volumes in this status, such as error")
         parser.add_argument(
-            "--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend"
+            "--pool",
+            type=argument_types.name,
+            metavar="NAME",
+            help="only the volumes in this pool, or in the pools of this backend",
         )
-        parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
+        parser.add_argument("--type", type=argument_types.name, metavar="NAME", help="only volumes of this type")
         connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:

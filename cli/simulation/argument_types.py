@@ -27,6 +27,13 @@ def size(text: str) -> int:
     return int(_read(fields.Size.parse, text))
 
 
+def name(text: str) -> str:
+    """Parse a name. An empty one, mostly of a variable of the shell that is not set, would select something else."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a name, which is not empty")
+    return text
+
+
 def count(maximum: int) -> Callable[[str], int]:
     """Return an argument type for whole numbers from 1 to ``maximum``."""
 

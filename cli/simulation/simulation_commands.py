@@ -26,8 +26,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="GiB of the volume; with --extend its new size",
     )
-    group.add_argument("--type", help="volume type, by name or id")
-    group.add_argument("--zone", help="availability zone")
+    group.add_argument("--type", type=argument_types.name, help="volume type, by name or id")
+    group.add_argument("--zone", type=argument_types.name, help="availability zone")
     group.add_argument(
         "--hint",
         action="append",
@@ -61,7 +61,9 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
     )
     parser.add_argument(
-        "--project", help=f"project that asks (default: the one that credentials are for, or {PROJECT})"
+        "--project",
+        type=argument_types.name,
+        help=f"project that asks (default: the one that credentials are for, or {PROJECT})",
     )
     connection_arguments.add(parser)
     parser.add_argument("--json", action="store_true", help=base_commands.JSON)

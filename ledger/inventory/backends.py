@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.inventory import drains
+from tonnage.ledger.inventory import drains, names
 from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, scheduling_rules
 from tonnage.ledger.locks.backend_notices import Notice
 from tonnage.ledger.models import claim_verbs
@@ -379,7 +379,7 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
     """
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
-        raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
+        raise names.missing_backend(session, name)
     if backend.rules_generation < 0:
         raise ledger_identity.moved(session)
     backend.enabled, backend.draining = enabled, draining

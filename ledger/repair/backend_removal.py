@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, names
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 
@@ -44,7 +44,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
     backend_name, _, pool_name = name.partition("#")
     row = backends.find(session, backend_name)
     if row is None:
-        raise errors.NotFound(f"backend {backend_name} could not be found")
+        raise names.missing_backend(session, backend_name)
     if row.silence is not None and row.silence <= down_time:
         raise StillUp(
             f"backend {backend_name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
@@ -56,7 +56,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
     pool_ids = sa.select(pool.id).where(*of_order)
     pools = dict(session.execute(sa.select(pool.id, pool.name).where(*of_order)).all())
     if pool_name and not pools:
-        raise errors.NotFound(f"pool {name} could not be found")
+        raise names.missing_pool(session, name)
     if pools:
         locked = pool_counters.lock(session, list(pools))
     else:

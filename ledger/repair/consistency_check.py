@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import listings
+from tonnage.ledger.inventory import listings, names
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.repair import claim_check, counter_check, orphans
 
@@ -152,9 +151,9 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
     """Check in a session whose statements all see the same state of the database."""
     rows = session.execute(sa.select(models.Backend, models.utcnow()).order_by(models.Backend.name)).all()
     pools = counter_check.load(session)
-    scope = _Scope(pools, _pools_in_scope(pools, pool, backend), [row for row, _ in rows], _listed(session))
+    scope = _Scope(pools, _pools_in_scope(session, pools, pool, backend), [row for row, _ in rows], _listed(session))
     if backend is not None and all(row.name != backend for row in scope.backends):
-        raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
+        raise names.missing_backend(session, backend)
     findings = [
         *_counters(session, scope),
         *_backend_counters(scope, pool, backend),
@@ -181,10 +180,10 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
 
 
 def _pools_in_scope(
-    pools: Mapping[int, counter_check.PoolSums], pool: str | None, backend: str | None
+    session: orm.Session, pools: Mapping[int, counter_check.PoolSums], pool: str | None, backend: str | None
 ) -> frozenset[int]:
     if pool is not None and all(row.name != pool for row in pools.values()):
-        raise errors.NotFound(f"pool {pool} could not be found: no report has named it")
+        raise names.missing_pool(session, pool)
     return frozenset(
         row.id
         for row in pools.values()

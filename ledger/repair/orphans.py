@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.inventory import listings
+from tonnage.ledger.inventory import listings, names
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import claim_check
@@ -90,7 +90,7 @@ def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = Fals
     pool, claim, table = models.Pool, models.Claim, models.Discrepancy
     pool_id = session.scalar(sa.select(pool.id).where(pool.name == pool_name))
     if pool_id is None:
-        raise errors.NotFound(f"pool {pool_name} could not be found: name it as host@backend#pool")
+        raise names.missing_pool(session, pool_name)
     locked = pool_counters.lock(session, [pool_id])
     # These reads are under the lock: a volume of that name may have been created or managed since.
     volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None

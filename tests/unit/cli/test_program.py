@@ -86,6 +86,12 @@ def test_a_command_that_nobody_has_is_a_usage_error_with_near_names(words: str, 
     assert f"invalid choice: {advice}" in shown.stderr
 
 
+def test_an_option_of_a_command_before_it_is_an_error_that_names_its_place() -> None:
+    shown = run(FOLDER / "tonnage", "--url", "http://127.0.0.1:1", "pools")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "unrecognized arguments: --url; the options of a command follow it: tonnage COMMAND --url\n" in shown.stderr
+
+
 def test_help_whose_reader_has_ended_has_status_141() -> None:
     reader, writer = os.pipe()
     os.close(reader)

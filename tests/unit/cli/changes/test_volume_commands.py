@@ -43,6 +43,14 @@ def test_a_volume_without_a_name_has_an_id_and_the_type_is_obeyed(
     assert capsys.readouterr().out == f"{volume_id} is being deleted\n"
 
 
+@pytest.mark.parametrize("option", ["--project", "--name", "--type"])
+def test_an_empty_name_is_a_usage_error(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    """It mostly is that of a variable of the shell that is not set."""
+    with pytest.raises(SystemExit, match=r"^2$"):
+        command_runs.run(tonnage.program(), ["create", "1", option, ""], None)
+    assert f"argument {option}: '': expected a name, which is not empty" in capsys.readouterr().err
+
+
 def test_a_refusal_has_a_status_of_its_own(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
     run("create 99999", rest_api, status=3)
     shown = capsys.readouterr()

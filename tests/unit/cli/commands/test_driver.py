@@ -18,5 +18,5 @@ def test_reports_that_keep_to_the_definitions_have_status_0(ledger: Ledger) -> N
 
 
 def test_an_unknown_backend_is_an_error(ledger: Ledger) -> None:
-    with pytest.raises(errors.NotFound, match=r"^backend h@b could not be found: no agent has introduced it$"):
+    with pytest.raises(errors.NotFound, match=r"^backend h@b could not be found: no agent has introduced it; "):
         ledger.run("driver audit --backend h@b")
