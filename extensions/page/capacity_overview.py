@@ -35,8 +35,9 @@ from tonnage.extensions.page.overview_bodies import (
 )
 from tonnage.extensions.page.severity import Severity
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, drains
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
+from tonnage.ledger.inventory.drains import DrainProgress
 from tonnage.ledger.locks import scheduling_rules
 
 
@@ -89,7 +90,7 @@ def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: 
         table = _table(rows, backend_rows, stats)
         pools = _pools(table, calculation, states, stats.storage_id, forecasts)
         storage_rooms = dict(zip(table.names, np.asarray(table.storage_room).tolist(), strict=True))
-    backend_views = _backends(by_id.values(), pools, down_time)
+    backend_views = _backends(by_id.values(), pools, drains.load(session), down_time)
     problem_list = problems.load(session, pools, backend_views, down_time)
     return Overview(
         pools=pools,
@@ -288,14 +289,21 @@ def _where(mask: Any, values: Sequence[Any]) -> list[Any]:
     return [value if selected else None for selected, value in zip(mask.tolist(), values, strict=True)]
 
 
-def _backends(rows: Iterable[BackendRow], pools: Iterable[PoolOverview], down_time: float) -> list[BackendOverview]:
-    """Return the backends by name, with the sums of their pools."""
+def _backends(
+    rows: Iterable[BackendRow],
+    pools: Iterable[PoolOverview],
+    progress: Mapping[str, DrainProgress],
+    down_time: float,
+) -> list[BackendOverview]:
+    """Return the backends by name, with the sums of their pools; the reason of a drain has its progress."""
     by_backend: dict[str, list[PoolOverview]] = {}
     for pool in pools:
         by_backend.setdefault(pool.backend, []).append(pool)
     views = []
     for row in sorted(rows, key=lambda row: row.name):
         state, reason = _backend_word(row, down_time)
+        if (drain := progress.get(row.name)) is not None:
+            reason = drain.text if reason is None else f"{reason}; {drain.text}"
         of_backend = by_backend.get(row.name, [])
         views.append(
             BackendOverview(

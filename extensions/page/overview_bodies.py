@@ -97,7 +97,8 @@ class BackendOverview(Struct, kw_only=True):
     """A backend and the sums of its pools.
 
     ``state`` is ``up``, ``down``, ``disabled`` or ``draining``; ``reported_at`` is the time of the last report.
-    ``allocated_gb`` also counts the volumes in pools that the backend no longer reports.
+    ``state_reason`` of a drain has its progress. ``allocated_gb`` also counts the volumes in pools that the backend no
+    longer reports.
     """
 
     name: str

@@ -11,7 +11,6 @@ from tonnage.extensions.page.severity import Severity
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RefusalFilter
 from tonnage.ledger.inventory import drains, volume_figures
-from tonnage.ledger.inventory.drains import DrainProgress
 
 #: Most subjects of one problem; the command shows all.
 _MAX_SUBJECTS = 5
@@ -110,17 +109,9 @@ def _gib(capacity: float | str) -> str:
 def _drains(session: orm.Session) -> Iterable[Problem]:
     """Yield the backends that are drained and still have volumes."""
     waiting = [
-        ProblemSubject(name=name, text=_drain_text(drain))
-        for name, drain in drains.load(session).items()
-        if drain.volumes
+        ProblemSubject(name=name, text=drain.text) for name, drain in drains.load(session).items() if drain.volumes
     ]
     return _problem("drains_waiting", waiting, *_BACKENDS)
-
-
-def _drain_text(drain: DrainProgress) -> str:
-    """Return the volumes that are to move, and the first reason if some cannot."""
-    text = f"{drain.volumes:,} volume{'' if drain.volumes == 1 else 's'} to move"
-    return f"{text}; {drain.stuck:,} cannot: {drain.reasons[0]}" if drain.reasons else text
 
 
 def _claims(session: orm.Session, down_time: float) -> Iterable[Problem]:

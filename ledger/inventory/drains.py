@@ -48,6 +48,12 @@ class DrainProgress:
         """Whether volumes are left and none of them can move."""
         return 0 < self.volumes == self.stuck
 
+    @property
+    def text(self) -> str:
+        """The number of volumes that are to move, and the first reason if some cannot."""
+        text = f"{self.volumes:,} volume{'' if self.volumes == 1 else 's'} to move"
+        return f"{text}; {self.stuck:,} cannot: {self.reasons[0]}" if self.reasons else text
+
 
 def load(session: orm.Session) -> dict[str, DrainProgress]:
     """Return the progress of each drain by the name of its backend; backends that are not draining have none."""

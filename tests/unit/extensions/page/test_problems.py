@@ -8,12 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.unit.extensions.page.overviews import add, read, thin
+from tests.unit.extensions.page.overviews import add, overview, read, thin
 from tonnage.cli import manage, tonnage
 from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.page.overview_bodies import Problem
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.inventory import drains
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -111,7 +112,7 @@ def test_many_subjects_are_counted_and_the_first_are_named(ledger: database.Data
 
 
 def test_a_drain_with_volumes_is_a_problem_and_one_without_is_none(ledger: database.Database) -> None:
-    add(ledger, "box@a", {"p": thin(100, 60)}, enabled=False, draining=True)
+    add(ledger, "box@a", {"p": thin(100, 60)}, enabled=False, draining=True, disabled_reason="old disks")
     assert problems(ledger) == {}
     rows = [
         models.Volume(
@@ -122,6 +123,13 @@ def test_a_drain_with_volumes_is_a_problem_and_one_without_is_none(ledger: datab
     store(ledger, *rows)
     [subject] = problems(ledger)["drains_waiting"].subjects
     assert (subject.name, subject.text) == ("box@a", "2 volumes to move")
+    [backend] = overview(ledger).backends
+    assert (backend.state, backend.state_reason) == ("draining", "old disks; 2 volumes to move")
+    with orm.Session(ledger.engine) as session:
+        drains.record(session, {"v1": "No pool for 1 GiB"})
+        session.commit()
+    [backend] = overview(ledger).backends
+    assert backend.state_reason == "old disks; 2 volumes to move; 1 cannot: volume v1: No pool for 1 GiB"
 
 
 def test_claims_wait_after_an_hour(ledger: database.Database) -> None:
