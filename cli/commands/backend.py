@@ -41,7 +41,7 @@ class List(base_commands.Lister):
         Column("reason", attrgetter("reason"), "reason"),
         Column("up", attrgetter("up"), "up", lambda row: yes_or_no(row.up)),
         Column("problem", attrgetter("problem"), "problem", width=60),
-        Column("allocated_gb", attrgetter("allocated_gb"), "allocated gb"),
+        Column("allocated_gb", attrgetter("allocated_gb"), "allocated GiB"),
         Column("silence_s", attrgetter("silence_s"), "silence s"),
         Column("availability_zone", attrgetter("availability_zone"), "availability zone"),
         Column("epoch", attrgetter("epoch"), "epoch"),

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.inventory import backends, names
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import backend_notices, pool_counters
 from tonnage.ledger.models import claim_verbs
 
 
@@ -46,10 +46,13 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
     if row is None:
         raise names.missing_backend(session, backend_name)
     if row.silence is not None and row.silence <= down_time:
+        seconds = down_time - row.silence
+        has_ended = row.notice is not None and row.notice.code in backend_notices.ENDED
         raise StillUp(
-            f"backend {backend_name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
-            f"(service_down_time = {down_time:g} s); to move its volumes elsewhere, drain it",
-            down_time - row.silence,
+            f"backend {backend_name} reported {row.silence:.0f} s ago, and is down {seconds:.0f} s from now "
+            f"(service_down_time = {down_time:g} s): "
+            + ("wait until then" if has_ended else "stop its agent first, and wait; to move its volumes, drain it"),
+            seconds,
         )
     pool, claim = models.Pool, models.Claim
     of_order = [pool.backend_id == row.id, *([pool.name == name] if pool_name else [])]

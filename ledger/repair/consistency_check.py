@@ -359,13 +359,14 @@ def _explanations(scope: _Scope) -> Iterator[Finding]:
         allocated, in_flight = row.claimed[counter_check.ALLOCATED], row.claimed[counter_check.IN_FLIGHT]
         if in_flight or row.pending:
             oldest = f", the oldest {row.oldest:.0f} s old" if row.pending and row.oldest is not None else ""
+            uncontained = f"; no report contains {in_flight} GiB yet" if in_flight else ""
             yield Finding(
                 cause=Cause.IN_FLIGHT,
                 where=row.name,
                 subject=counter_check.IN_FLIGHT,
                 ledger_gb=in_flight,
                 found_gb=0,
-                text=f"{row.pending} operation(s) under way{oldest}; no report contains {in_flight} yet",
+                text=f"{row.pending} operation(s) under way{oldest}{uncontained}",
             )
         if row.provisioned is None or not row.present:
             continue

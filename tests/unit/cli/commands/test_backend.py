@@ -62,6 +62,7 @@ def test_a_backend_without_pools_is_listed_with_the_volumes_that_the_ledger_coun
         connection.execute(sa.update(models.Pool).values(present=False))
     [row] = ledger.json("backend list")
     assert row["allocated_gb"] == 4
+    assert "allocated GiB" in ledger.run("backend list")
 
 
 def test_a_driver_that_reports_its_storage_as_down_is_the_problem(ledger: Ledger) -> None:

@@ -95,7 +95,11 @@ def test_a_running_backend_is_not_removed(ledger: database.Database) -> None:
     ledger.run(
         lambda session: session.execute(sa.update(models.Backend).values(last_report_at=models.utcnow())) and None
     )
-    with pytest.raises(errors.Conflict, match="stop its agent first"):
+    with pytest.raises(errors.Conflict, match=r"^backend h@one reported \d s ago, .*: stop its agent first"):
+        ledger.run(backend_removal.remove_backend, "h@one", 60.0)
+    notice = {"notice": "withdrawn", "notice_text": "", "notice_at": models.utcnow()}
+    ledger.run(lambda session: session.execute(sa.update(models.Backend).values(notice)) and None)
+    with pytest.raises(errors.Conflict, match=r"and is down \d+ s from now \(.* = 60 s\): wait until then$"):
         ledger.run(backend_removal.remove_backend, "h@one", 60.0)
     with pytest.raises(errors.NotFound, match="no@where"):
         ledger.run(backend_removal.remove_backend, "no@where", 60.0)

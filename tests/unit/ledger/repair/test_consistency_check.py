@@ -2,6 +2,7 @@
 """Each kind of drift, made with plain SQL, is found with its cause, and repaired if possible."""
 
 import logging
+import re
 import uuid
 from typing import Any
 
@@ -169,6 +170,15 @@ def test_pending_and_external_capacity_is_no_drift(world: World) -> None:
     assert found.drift == []
     assert {one.cause.value for one in found.findings} == {"in_flight", "external", "orphan"}
     assert [backend.listed is not None for backend in found.backends] == [True]
+
+
+def test_an_operation_that_takes_no_room_is_no_figure_of_reports(world: World) -> None:
+    world.delete(listed_volume(world))
+    [deletion] = consistency_check.check(world.database).findings
+    assert re.fullmatch(r"1 operation\(s\) under way, the oldest \d+ s old", deletion.text)
+    world.create(2)
+    [both] = consistency_check.check(world.database).findings
+    assert re.fullmatch(r"2 operation\(s\) under way, the oldest \d+ s old; no report contains 2 GiB yet", both.text)
 
 
 def test_discrepancies_of_listings_are_found(world: World) -> None:
