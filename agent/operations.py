@@ -216,7 +216,8 @@ class Operations:
         with self._changed:
             epoch = self._epoch
             if epoch is None or command.epoch != epoch.number:
-                LOG.warning(
+                # Its scheduler sends it again with the epoch that it reads from the ledger.
+                LOG.info(
                     "Backend %s is in epoch %s and ignores claim %s of epoch %d: %s volume %s",
                     self._driver.backend,
                     "none" if epoch is None else epoch.number,

@@ -83,8 +83,8 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     """
     error_name = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
     if error_name is not None and isinstance(error, errors.TonnageError):
-        # The outage is in the log already, and a declined call is sent again several times.
-        postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined))
+        # The outage or the refusal is in the log already, and a declined call is sent again several times.
+        postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined, errors.WrongStorage))
         LOG.log(logging.DEBUG if postponed else logging.INFO, "%s answers %s: %s", method, error_name, error.message)
         # The caller may have a database of its own, so the message names the server.
         server = f"{name}: " if error_name == errors.Unavailable.__name__ else ""

@@ -79,6 +79,7 @@ class Registration:
         self._agents = agents
         self._silence = silence
         self._contests: dict[str, _Contest] = {}
+        self._refusals: dict[str, str] = {}
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -124,23 +125,18 @@ class Registration:
         ledger_id = self._database.run_past_duplicates(ledger_identity.ledger_id)
         marked_ids = {mark[: len(ledger_id)] for mark in message.ledger_marks.values() if mark}
         if other_ledgers := sorted(marked_ids - {ledger_id}):
-            LOG.error(
-                "Backend %s: its storage belongs to ledger %s, and this is %s",
-                message.backend,
-                other_ledgers[0],
-                ledger_id,
-            )
-            return errors.Conflict(
+            refusal: errors.TonnageError = errors.Conflict(
                 f"the storage belongs to ledger {other_ledgers[0]}, and the schedulers use ledger {ledger_id}: see "
                 "that their [database] connection is right ('tonnage-manage db copy' moves a ledger to another "
                 "database); if that ledger is lost for good, remove the mark from the storage"
             )
+            self._log_refusal(message.backend, refusal)
+            return refusal
         if (conflict := self._held_by_another(message)) is not None:
             return conflict
-        if message.ledger_marks and (refusal := self._wrong_marks(message, ledger_id)) is not None:
-            LOG.error("Backend %s: its storage does not have the mark of its volumes", message.backend)
-            self._record_refusal(message.backend, refusal)
-            return refusal
+        if message.ledger_marks and (wrong_storage := self._wrong_marks(message, ledger_id)) is not None:
+            self._record_refusal(message.backend, wrong_storage)
+            return wrong_storage
         # The first hello of a backend may reach two schedulers at once.
         row = self._database.run_past_duplicates(_say_hello, message)
         with self._database.reading() as session:
@@ -164,11 +160,18 @@ class Registration:
 
     def _record_refusal(self, backend: str, refusal: errors.WrongStorage) -> None:
         """Keep the reason with the backend, whose agent tries again until its storage is the right one."""
+        self._log_refusal(backend, refusal)
         self._database.run(backend_notices.record_refusal, backend, refusal.message)
         with self._database.reading() as session:
             row = backends.find(session, backend)
             if row is not None:
                 self._cache_refresh.refresh(session, [row])
+
+    def _log_refusal(self, backend: str, refusal: errors.TonnageError) -> None:
+        """Log a refusal unless it is the same as before: the agent tries again and again."""
+        if self._refusals.get(backend) != refusal.message:
+            self._refusals[backend] = refusal.message
+            LOG.error("Backend %s is refused: %s", backend, refusal.message)
 
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
         """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
@@ -200,7 +203,7 @@ class Registration:
         self._agents.report_now(message.backend)
         return errors.Conflict(text)
 
-    def _listing(self, message: Listing) -> Receipt:
+    def _listing(self, message: Listing) -> Receipt | errors.WrongStorage:
         backend = self.current(message.backend, message.epoch)
         if backend is None:
             return Receipt(accepted=False)
@@ -210,7 +213,7 @@ class Registration:
         if unlisted:
             refusal = _wrong_storage(message.backend, unlisted, "holds none of them")
             self._record_refusal(message.backend, refusal)
-            raise refusal
+            return refusal
         # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
         # listing. A driver need not work for an operation that it has done already.
         for claim in pending:
@@ -224,6 +227,7 @@ class Registration:
             self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
         if self._audit is not None:
             self._audit.listing(backend.id, message)
+        self._refusals.pop(message.backend, None)
         LOG.debug("Backend %s lists %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 

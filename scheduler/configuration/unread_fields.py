@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields of reports without effect, because no enabled plug-in reads them."""
 
+import datetime
 import logging
 from collections.abc import Iterable, Sequence
 
@@ -21,19 +22,28 @@ _OPTIONS = {"storage_class": "storage_classes"}
 
 
 class UnreadFields:
-    """Logs a warning once for each field and backend. Belongs to the decision thread."""
+    """Logs a warning once for each field and backend. Belongs to the decision thread.
+
+    Reports from before the start do not count: the field may have been removed from the configuration since.
+    """
 
     def __init__(self, hosts: HostManager) -> None:
         self._hosts = hosts
         self._warned: dict[str, set[str]] = {}
+        self._first_times: dict[str, datetime.datetime | None] = {}
 
     def warn(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Log the fields that neither these filters nor these weighers read."""
         read = {field for plugin in (*filters.filters, *weighers.weighers) for field in plugin.reads}
-        backends = [backend for backend in self._hosts.backends() if backend.rules]
+        backends = [backend for backend in self._hosts.backends() if self._is_new(backend) and backend.rules]
         for reader in READERS:
             for field in sorted(reader.reads):
                 self._warn_about(field, reader, () if field in read else backends)
+
+    def _is_new(self, backend: BackendEntry) -> bool:
+        """Return whether a report of the backend has come since the start, here or to another scheduler."""
+        first_time = self._first_times.setdefault(backend.name, backend.reported_at)
+        return backend.reported_here or backend.reported_at != first_time
 
     def _warn_about(self, field: str, reader: type[SchedulerPlugin], backends: Iterable[BackendEntry]) -> None:
         unread = {backend.name for backend in backends if any(field in fields for fields in backend.rules.values())}

@@ -172,7 +172,7 @@ def test_an_empty_ledger_does_not_take_the_volumes_of_another_for_orphans(tonnag
     log = tonnage.processes["standalone"].log
     wait_for(lambda: "cannot join yet" in log.read_text(), "the agent logs that it does not join")
     assert "the storage belongs to ledger" in log.read_text()
-    assert f"Backend {tonnage.host}@one: its storage belongs to ledger" in log.read_text()
+    assert f"Backend {tonnage.host}@one is refused: the storage belongs to ledger" in log.read_text()
     assert "had no orphans" in manage(tonnage, "orphan", "list")[1]
     assert manage(tonnage, "orphan", "purge", tonnage.pool("one"), volume, "--yes")[0] == 1
     assert volume in tonnage.files("one")

@@ -359,6 +359,7 @@ def test_commands_of_other_epochs_are_ignored(
     client: fakes.Calls,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     client.run(BACKEND, [command("c0", "v0", epoch=0)])
     client.run(BACKEND, [command("c2", "v2", epoch=2)])
     client.run(BACKEND, [command("c1", "v1")])
@@ -366,6 +367,7 @@ def test_commands_of_other_epochs_are_ignored(
     assert sorted(driver.volumes) == ["v1"]
     assert f"Backend {BACKEND} is in epoch 1 and ignores claim c0 of epoch 0: create volume v0" in caplog.text
     assert "claim c2 of epoch 2" in caplog.text
+    assert {record.levelno for record in caplog.records if "ignores claim" in record.getMessage()} == {logging.INFO}
 
 
 def test_a_malformed_command_is_ignored_with_a_warning(

@@ -100,6 +100,7 @@ def test_an_error_reaches_the_caller_with_the_class_of_its_leaf(
     [
         (errors.Declined("stopping"), logging.DEBUG),
         (errors.DatabaseUnreachable("no database"), logging.DEBUG),
+        (errors.WrongStorage("no mark"), logging.DEBUG),
         (errors.Conflict("busy"), logging.INFO),
         (KeyError("secret"), logging.ERROR),
     ],

@@ -100,6 +100,30 @@ def test_the_refusal_is_the_reason_of_the_backends_state_until_its_agent_joins(w
     assert world.hosts.notice(BACKEND) is None
 
 
+def refusals_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the lines of the log about refused storage."""
+    return [line for record in caplog.records if "the ledger counts volumes" in (line := record.getMessage())]
+
+
+def test_a_refusal_is_logged_with_its_pools_when_it_changes(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    _, pool = placed(world)
+    for _ in range(3):
+        refusal = hello(world, {pool: ""})
+    assert isinstance(refusal, errors.WrongStorage)
+    assert refusals_of(caplog) == [f"Backend {BACKEND} is refused: {refusal.message}"]
+    joins(world, {pool: ledger_id(world)})
+    hello(world, {pool: ""}, nonce="unmounted again")
+    assert len(refusals_of(caplog)) == 2
+
+
+def test_a_refusal_of_a_listing_is_logged_when_it_changes(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    _, pool = placed(world)
+    world.pools[pool].volumes.clear()
+    for _ in range(3):
+        assert isinstance(listing(world, pool), errors.WrongStorage)
+    assert len(refusals_of(caplog)) == 1
+
+
 def test_a_claim_whose_operation_has_not_ended_counts(world: World) -> None:
     """The agent ran before the claim was made, so the storage was marked."""
     [answer] = world.create(3)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,8 +107,24 @@ def test_a_plugin_of_another_package_declares_what_it_reads(world: World, caplog
     assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["storage_classes"]
 
 
+def backend(name: str, *, reported_here: bool) -> SimpleNamespace:
+    rules = {"p": frozenset({"filter_function"})}
+    return SimpleNamespace(name=name, rules=rules, reported_here=reported_here, reported_at=None)
+
+
+def test_a_report_from_before_the_start_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The field may have been removed from the configuration before all processes restarted."""
+    old = backend("h@b", reported_here=False)
+    unread = UnreadFields(SimpleNamespace(backends=lambda: [old]))  # type: ignore[arg-type]
+    unread.warn(*NEITHER)
+    assert caplog.records == []
+    old.reported_at = datetime.datetime.now(datetime.UTC)  # to another scheduler
+    unread.warn(*NEITHER)
+    assert len(caplog.records) == 1
+
+
 def test_many_backends_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    backends = [SimpleNamespace(name=f"h@b{n}", rules={"p": frozenset({"filter_function"})}) for n in range(9)]
+    backends = [backend(f"h@b{n}", reported_here=True) for n in range(9)]
     UnreadFields(SimpleNamespace(backends=lambda: backends)).warn(*NEITHER)  # type: ignore[arg-type]
     [record] = caplog.records
     assert "on backend h@b0, h@b1, h@b2, h@b3, h@b4 and 4 more: " in record.getMessage()
