@@ -4,6 +4,7 @@
 import contextlib
 import faulthandler
 import logging as standard_logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,9 @@ PROJECT = "tonnage"
 
 #: Exit status for a wrong command line, the same as in argparse.
 USAGE = 2
+
+#: The configuration of ``make run``, in a clone of the repository.
+_OF_CLONE = "etc/tonnage-standalone.conf"
 
 #: Errors in the environment of the program, as opposed to bugs.
 EXPECTED_ERRORS = (errors.TonnageError, cfg.Error, OSError)
@@ -183,9 +187,10 @@ def _no_files_hint(conf: cfg.ConfigOpts, prog: str) -> str:
     if read:
         return ""
     names = f"{PROJECT}.conf" if prog == PROJECT else f"{PROJECT}.conf or {prog}.conf"
+    example = f"; 'make run' uses --config-file {_OF_CLONE}" if os.path.isfile(_OF_CLONE) else ""
     return (
         f"; no configuration file was read: there is no {names} in ~/.{PROJECT}, ~, /etc/{PROJECT} or /etc, and "
-        "--config-file names none"
+        f"--config-file names none{example}"
     )
 
 

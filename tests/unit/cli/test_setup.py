@@ -218,14 +218,18 @@ def test_errors_without_a_configuration_file_name_the_searched_folders(tmp_path:
     def check() -> str:
         command = [pathlib.Path(sys.executable).with_name("tonnage-manage"), "db", "check"]
         env = {"HOME": str(tmp_path)}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path)
         assert done.returncode == 1
         return done.stderr
 
-    assert check() == (
+    unread = (
         f"{unset}; no configuration file was read: there is no tonnage.conf or tonnage-manage.conf in ~/.tonnage, ~, "
-        "/etc/tonnage or /etc, and --config-file names none\n"
+        "/etc/tonnage or /etc, and --config-file names none"
     )
+    assert check() == f"{unread}\n"
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "tonnage-standalone.conf").touch()
+    assert check() == f"{unread}; 'make run' uses --config-file etc/tonnage-standalone.conf\n"
     file = tmp_path / ".tonnage" / "tonnage.conf"
     file.parent.mkdir()
     file.write_text("[database]\nconnection =\n")
