@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 class PoolRow(NamedTuple):
-    """A pool, and whether its backend is up and it can have thin volumes.
+    """A pool, and whether it is up and can have thin volumes.
 
-    ``problem`` is the reason why the backend is down or in doubt, None if it is not.
+    ``problem`` is the reason why it is down or in doubt, None if it is not. It is ``present`` if the last report of its
+    backend had it.
     """
 
     pool: "PoolFigures"
     up: bool
     thin: bool
     problem: str | None = None
+    present: bool = True
 
     @property
     def virtual_limit_gb(self) -> float | None:
@@ -56,6 +58,8 @@ class PoolRow(NamedTuple):
         """Return the state as a table has it: with the notice, or the last figures of a pool that is down."""
         if self.up:
             return "up" if self.pool.notice is None else f"up, {self.pool.notice.code}"
+        if not self.present:
+            return "down, no longer reported"
         if self.pool.silence is None:
             return "down, never reported" if self.pool.notice is None else f"down, {self.pool.notice.text}"
         was = "" if self.pool.total_gb is None else f"was {table_columns.size(self.pool.total_gb)}, "

@@ -30,7 +30,7 @@ _Read: typing.TypeAlias = Callable[[orm.Session, Mapping[str, str], float], Iter
 class PoolState(NamedTuple):
     """The figures of a pool, and whether it is up and it can have thin volumes.
 
-    It is up if its backend is and reports it.
+    It is up if its backend is and reports it, and ``present`` if the last report of the backend had it.
 
     ``problem`` is the reason why the backend is down or in doubt, or why the pool is absent; None if neither is.
     """
@@ -39,6 +39,7 @@ class PoolState(NamedTuple):
     up: bool
     thin: bool
     problem: str | None
+    present: bool
 
 
 class BackendState(NamedTuple):
@@ -153,6 +154,7 @@ def _pools(session: orm.Session, filters: Mapping[str, str], down_time: float) -
             figures.up(down_time) and figures.name not in absent,
             figures.name in thin,
             _pool_problem(figures, down_time, is_absent=figures.name in absent),
+            figures.name not in absent,
         )
         for figures in capacity_figures.pools(session, backend=backend, with_absent=True)
     ]
