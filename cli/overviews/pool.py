@@ -79,7 +79,8 @@ def _full_name(text: str, names: Collection[str]) -> str:
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a part of
     several names.
     """
-    from tonnage.capacity import errors, name_suggestions
+    from tonnage.capacity import errors
+    from tonnage.capacity.pools import name_suggestions
     from tonnage.capacity.pools.pool import short_name
 
     if text in names:

@@ -4,7 +4,8 @@
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import errors, name_suggestions
+from tonnage.capacity import errors
+from tonnage.capacity.pools import name_suggestions
 from tonnage.ledger import models
 
 #: The advice about a name that is similar to no other.

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tonnage.capacity import name_suggestions
+from tonnage.capacity.pools import name_suggestions
 
 NAMES = ["host@lvm", "host@nfs#fast", "host@nfs#slow"]
 
