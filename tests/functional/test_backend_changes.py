@@ -91,6 +91,8 @@ def test_backends_are_added_and_removed_while_another_one_works(tonnage: Deploym
     # Claims of the removed backend are contained in its last report.
     of_old = f"SELECT id FROM backends WHERE name = '{tonnage.host}@old'"
     assert tonnage.sql(f"SELECT contained FROM claims WHERE backend_id IN ({of_old})") == [(True,)] * 3
+    of_old = f"SELECT notice, allocated_capacity_gb FROM backends WHERE name = '{tonnage.host}@old'"
+    wait_for(lambda: tonnage.sql(of_old) == [("withdrawn", 30)], "the ledger knows why the backend does not report")
     assert epochs(tonnage)["kept"] == kept
     if tonnage.distributed:
         assert len(processes & {process.pid for process in agent(tonnage).tree()}) == 2
