@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from cinder.scheduler import manager
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.extensions.cinder import releases
 from tonnage.extensions.cinder.ledger.probes import Probe
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
 from tonnage.extensions.cinder.scheduler import (
@@ -41,6 +43,9 @@ _PROBE_TURN = 1.0
 
 #: Seconds between two looks at the ledger for reports, and for claims of other schedulers.
 _POOLS_TURN = 1.0
+
+#: Seconds between two attempts to connect to the ledger on eventlet.
+_CONNECT_TURN = 5.0
 
 #: Seconds between two looks at Cinder's services for backends that it does not use, or uses again.
 _PROBLEMS_TURN = 5.0
@@ -189,19 +194,24 @@ def _require_driver(driver: Any) -> None:
 
 
 def _connect() -> CinderLedger:
-    """Return the ledger, or end this process with one line in the log. Cinder's service starts another process.
+    """Return the ledger, and log in one line why there is none yet.
 
-    As none of them sends heartbeats, Cinder shows the scheduler as down.
+    As long as there is none this scheduler sends no heartbeats, so Cinder shows it as down. On threads this process
+    ends, and Cinder's service starts another one. On eventlet Cinder has one process, which tries again.
     """
-    try:
-        return cinder_ledger.connect(CONF.tonnage)
-    except errors.ConfigurationError as error:
-        problem = str(error)
-    # Outside of the handler, or the log line has the text twice.
-    LOG.critical(
-        "The scheduler has no ledger, and tries again: %s. After a change of cinder.conf restart this service", problem
-    )
-    raise SystemExit(1)
+    while True:
+        try:
+            return cinder_ledger.connect(CONF.tonnage)
+        except errors.ConfigurationError as error:
+            problem = str(error)
+        # Outside of the handler, or the log line has the text twice.
+        LOG.critical(
+            "The scheduler has no ledger, and tries again: %s. After a change of cinder.conf restart this service",
+            problem,
+        )
+        if not releases.runs_on_eventlet():
+            raise SystemExit(1)
+        time.sleep(_CONNECT_TURN)
 
 
 @contextlib.contextmanager
