@@ -84,19 +84,31 @@ class _WithFile:
 def _use_ledgers(base: Any, folder: pathlib.Path) -> None:
     """Let the scheduler of each functional test be Tonnage's, with an empty ledger."""
     from tonnage.extensions.cinder.daemons import cinder_scheduler
+    from tonnage.extensions.cinder.scheduler import cinder_manager
     from tonnage.ledger.db import database, schema
 
     template = folder / "template.sqlite"
     engine = database.create_engine(f"sqlite:///{template}")
     schema.sync(engine, {})
     engine.dispose()
-    flags = base._get_flags
+    flags, make_worker = base._get_flags, cinder_manager._worker
+    workers: list[Any] = []
+
+    def collected(*args: Any) -> Any:
+        workers.append(make_worker(*args))
+        return workers[-1]
+
+    def end_workers() -> None:
+        while workers:
+            workers.pop().stop()
+
+    cinder_manager._worker = collected
 
     def flags_with_ledger(test: Any) -> dict[str, dict[str, str]]:
         ledger = folder / f"{test.id()}.sqlite"
         shutil.copyfile(template, ledger)
         # The threads of a scheduler end with its process, which is that of the next test too.
-        test.addCleanup(lambda: test.scheduler.manager._ended.set())
+        test.addCleanup(end_workers)
         return {
             **flags(test),
             **{name: {"v": value} for name, value in cinder_scheduler.OPTIONS.items()},
