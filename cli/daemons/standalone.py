@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cotyledon import oslo_config_glue
 from oslo_config import cfg
 
-from tonnage import enabled_extensions
+from tonnage import enabled_extensions, plugin
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.api.app import build
@@ -113,9 +114,14 @@ def main() -> None:
         api_options.register,
         middleware.register,
         database_options.register,
+        _register,
     ]
     setup.configure(conf, argv, PROG, register, with_extensions=True)
     run(conf, lambda: setup.read_again(conf, argv, register, with_extensions=True))
+
+
+def _register(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(oslo_config_glue.service_opts)
 
 
 def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
@@ -173,6 +179,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
         failed = _watch(stopped, changed, reload)
         LOG.info("Stopping")
+        _limit_stop(conf.graceful_shutdown_timeout)
         scheduler.announce_stop()
     if failed is not None:
         raise errors.TonnageError(failed)
@@ -182,6 +189,24 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
 def _end_at_once() -> None:
     """Exit immediately during the start. A graceful end could wait forever for an unreachable bus."""
     output.print_error(f"{PROG}: stopped before it was ready")
+    os._exit(1)
+
+
+def _limit_stop(timeout: int) -> None:
+    """End the process ``timeout`` seconds from now if something holds up its stop; with 0 never.
+
+    The threads on which plug-ins run cannot be ended, and Python waits for them. cotyledon ends the other daemons so.
+    """
+    if timeout:
+        limit = threading.Timer(timeout, _end_unfinished, (timeout,))
+        limit.daemon = True
+        limit.start()
+
+
+def _end_unfinished(timeout: int) -> None:
+    plugins = sorted({name for thread in threading.enumerate() if (name := plugin.running_in(thread)) is not None})
+    obstacles = f": {', '.join(plugins)} has not returned" if plugins else ""
+    LOG.error("Ending before all work is done, after graceful_shutdown_timeout = %d s%s", timeout, obstacles)
     os._exit(1)
 
 

@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from tests.functional import packages
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import GIB, Addresses, Deployment
+from tests.functional.deployment import GIB, Addresses, Deployment, run_program
 from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -366,3 +367,32 @@ def test_an_unknown_or_broken_filter_is_reported_in_one_line(
     assert f"; known are {', '.join(known_name for known_name in names if known_name != name)}" in ended.error
     assert ended.error.count("\n") == 1
     assert ended.output == ""
+
+
+@pytest.mark.heavy
+def test_a_filter_that_hangs_does_not_keep_the_standalone_from_its_end(
+    site: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    installed = tmp_path / "site"
+    shutil.copytree(site, installed)
+    (installed / "tonnage_example" / "filters.py").write_text(
+        "import pathlib, time\n"
+        "from tonnage.filters.base import Filter\n\n"
+        "class OddFilter(Filter):\n"
+        "    def accepts(self, pools, request):\n"
+        f"        pathlib.Path({str(tmp_path / 'hangs')!r}).touch()\n"
+        "        time.sleep(3600)\n"
+    )
+    with Deployment(
+        Addresses(),
+        {"any": {"filesystem_size_limit_gb": 8}},
+        {"PYTHONPATH": str(installed)},
+        scheduler_default_filters="CapacityFilter, OddFilter",
+        graceful_shutdown_timeout=3,
+    ) as tonnage:
+        tonnage.start("standalone")
+        question = ("tonnage", "--config-file", tonnage.conf, "explain", "1")
+        threading.Thread(target=run_program, args=question, daemon=True).start()
+        wait_for((tmp_path / "hangs").exists, "the filter hangs")
+        assert tonnage.stop() == {"standalone": 1}
+        assert "graceful_shutdown_timeout = 3 s: OddFilter has not returned" in tonnage.logs()
