@@ -313,10 +313,11 @@ class Database:
 
     def _open_session(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a tested connection: a restart has closed the pooled connections."""
-        engine = self.engine.execution_options(**{dialects.READ_ONLY: True})
-        if snapshot and engine.dialect.name != "sqlite":  # a transaction of SQLite always sees one moment
-            engine = engine.execution_options(isolation_level="REPEATABLE READ")
-        session = orm.Session(engine, expire_on_commit=False)
+        options: dict[str, Any] = {dialects.READ_ONLY: True}
+        if snapshot and self.engine.dialect.name != "sqlite":  # a transaction of SQLite always sees one moment
+            options["isolation_level"] = "REPEATABLE READ"
+        # In one call: SQLAlchemy 2.0.32 sets no isolation level of an engine that has options of its own.
+        session = orm.Session(self.engine.execution_options(**options), expire_on_commit=False)
         try:
             self._last_time = dialects.require_writable(session.connection()), time.monotonic()
             if self._writer is not None:
