@@ -112,7 +112,7 @@ def sums(rows: Sequence[PoolRow]) -> str:
     totals = capacity_figures.sums(up)
     figures = (("total", totals.total_gb), ("free", totals.free_gb), ("in flight", totals.in_flight_gb))
     listed = ", ".join(f"{name} {'unknown' if gib is None else table_columns.size(gib)}" for name, gib in figures)
-    note = " (pools share a storage, whose space counts once)" if totals.shares_storage else ""
+    note = " (pools share a storage, whose space counts once)" if totals.counts_storage_once else ""
     return f"{len(up)} of {len(rows)} pool(s) up: {listed}{note}"
 
 

@@ -271,15 +271,15 @@ def volumes_by_status(session: orm.Session) -> dict[str, int]:
 class Sums:
     """Sums over pools in GiB. A figure is None if it is unknown or infinite for one of them.
 
-    ``shares_storage`` is whether two of the pools share a storage, so that the sums may differ from those of the
-    pools' own figures.
+    ``counts_storage_once`` is whether the sums differ from those of the pools' own figures, because pools share a
+    storage.
     """
 
     total_gb: float | None
     free_gb: float | None
     allocated_gb: int
     in_flight_gb: int
-    shares_storage: bool
+    counts_storage_once: bool
 
 
 def sums(pools: Iterable[PoolFigures]) -> Sums:
@@ -292,13 +292,22 @@ def sums(pools: Iterable[PoolFigures]) -> Sums:
             shared.setdefault(pool.storage, []).append(pool)
     figures = [(pool.total_gb, pool.free_gb, pool.in_flight_gb) for pool in separate_pools]
     figures += [_of_storage(members) for members in shared.values()]
+    total, free, in_flight = _column_sums(figures)
     return Sums(
-        total_gb=_sum([total for total, _, _ in figures]),
-        free_gb=_sum([free for _, free, _ in figures]),
+        total_gb=total,
+        free_gb=free,
         allocated_gb=sum(pool.allocated_gb for pool in all_pools),
-        in_flight_gb=sum(in_flight for _, _, in_flight in figures),
-        shares_storage=any(len(members) > 1 for members in shared.values()),
+        in_flight_gb=in_flight,
+        counts_storage_once=(total, free, in_flight)
+        != _column_sums([(pool.total_gb, pool.free_gb, pool.in_flight_gb) for pool in all_pools]),
     )
+
+
+def _column_sums(
+    figures: Sequence[tuple[float | None, float | None, int]],
+) -> tuple[float | None, float | None, int]:
+    totals, frees = [total for total, _, _ in figures], [free for _, free, _ in figures]
+    return _sum(totals), _sum(frees), sum(in_flight for _, _, in_flight in figures)
 
 
 def _of_storage(pools: Sequence[PoolFigures]) -> tuple[float | None, float | None, int]:

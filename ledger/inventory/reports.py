@@ -399,6 +399,9 @@ _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
 
 _SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
 
+# An IN with a list cannot be executed with several rows at once.
+_HAS_ENDED = sa.or_(*(_BACKEND.c.notice == code for code in backend_notices.ENDED))
+
 _RECORD = (
     sa.update(_BACKEND)
     .where(_BACKEND.c.id == sa.bindparam("of"))
@@ -408,10 +411,7 @@ _RECORD = (
         report_age=sa.bindparam("age"),
         last_report_at=models.utcnow(),
         # A report may be late, and arrive after the notice that its agent serves the backend no more.
-        **{
-            column: sa.case((_BACKEND.c.notice.in_(backend_notices.ENDED), _BACKEND.c[column]))
-            for column in ("notice", "notice_text", "notice_at")
-        },
+        **{column: sa.case((_HAS_ENDED, _BACKEND.c[column])) for column in ("notice", "notice_text", "notice_at")},
     )
 )
 

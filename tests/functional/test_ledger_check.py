@@ -157,7 +157,7 @@ def test_the_findings_of_a_listing_are_recorded(engine: sa.Engine, pools: dict[s
         found = consistency_check.check(database.Database(engine))
         assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
         named = {one.subject for one in found.findings if one.cause is consistency_check.Cause.ORPHAN}
-        assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
+        assert named == {"Orphan", "orphan", "'or\\x00phan'", "orphan "}
         assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
     del pools["p0"].volumes["Orphan"]
     world.registration.listings([world.agent.listing()])

@@ -251,7 +251,7 @@ MUTATIONS = (
     Mutation(
         "A late report does not end the notice that its agent has stopped.",
         "ledger/inventory/reports.py",
-        "sa.case((_BACKEND.c.notice.in_(backend_notices.ENDED), _BACKEND.c[column]))",
+        "sa.case((_HAS_ENDED, _BACKEND.c[column]))",
         "sa.null()",
         (guards.NOTICES,),
     ),

@@ -51,7 +51,7 @@ def test_the_copy_of_a_leaked_claim_can_be_purged(records: Records, pool: int) -
 
 def test_only_known_orphans_of_known_pools_are_purged(records: Records, pool: int) -> None:
     records.discrepancy(pool, "missing", LOST)
-    with pytest.raises(errors.NotFound, match="name it as host@backend#pool"):
+    with pytest.raises(errors.NotFound, match=r"no report has named it; did you mean host@b#p\?"):
         purge(records, "theirs", pool="p")
     for name in ("unknown", "missing"):
         with pytest.raises(errors.NotFound, match="is no orphan"):
