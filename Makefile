@@ -63,7 +63,9 @@ test-heavy:  ## Run the tests that need minutes or much memory
 	@tools/setup.sh test
 	@tools/install-servers.sh
 	@echo "==> Running the heavy tests"
-	@exec $(BIN)/pytest -m heavy --timeout=3600 $(ARGS)
+	@$(BIN)/pytest -m heavy --timeout=3600 $(ARGS)
+	@echo "==> Trying more examples of the properties"
+	@exec $(BIN)/pytest tests/unit $(WORKERS) -m "hypothesis and not heavy" --hypothesis-profile=thorough --timeout=3600 $(ARGS)
 
 # The compiler of the messages of CSI cannot be installed beside the least version of grpcio, and etc/*.sample have the
 # options of the newest libraries.

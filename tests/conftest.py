@@ -14,7 +14,9 @@ from tests import reports, suites
 pytest_plugins = ["tests.servers.fixtures"]
 
 #: Test machines are busy, so hypothesis has no time limit for an example.
-settings.register_profile("tonnage", deadline=None)
+settings.register_profile("tonnage", deadline=None, max_examples=50)
+#: ``make test-heavy`` tries more.
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("tonnage")
 
 _ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}

@@ -127,6 +127,7 @@ def test_concurrent_requests_keep_groups_together_and_within_the_quota(
     assert collisions == []
 
 
+@on_mariadb
 def test_a_volume_is_not_extended_while_it_is_cloned(engine: sa.Engine) -> None:
     """Two schedulers clone and extend each source at the same time. One request of each pair is refused."""
     ledger, agents = database.Database(engine), in_process.RecordingAgents()
@@ -169,6 +170,7 @@ def test_a_volume_is_not_extended_while_it_is_cloned(engine: sa.Engine) -> None:
     }
 
 
+@on_postgresql
 @pytest.mark.parametrize("source", ["report", "outcome"])
 def test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, source: str

@@ -134,6 +134,7 @@ def migrate_until_seen(tonnage: Deployment, scheduler: SchedulerClient, volume_i
     pytest.fail("each copy ended before it was seen")
 
 
+@pytest.mark.heavy
 def test_a_managed_file_is_migrated(tonnage: Deployment, scheduler: SchedulerClient) -> None:
     image = tonnage.path("one") / "image.raw"
     image.touch()

@@ -19,9 +19,7 @@ def bodies(outer: str, *keys: str) -> st.SearchStrategy[Any]:
     return st.dictionaries(st.just(outer) | text, inner | values, max_size=2) | values
 
 
-often = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+often = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def check(answer: Any) -> None:

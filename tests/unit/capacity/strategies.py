@@ -10,7 +10,7 @@ from tonnage.capacity import units
 from tonnage.capacity.pools.pool_table import Pool
 
 #: Machines that run tests are busy: examples are limited in number, not in time.
-PROPERTY = settings(max_examples=150, deadline=None)
+PROPERTY = settings(deadline=None)
 
 
 def capacities(largest: float = units.MAX_CAPACITY_GB) -> st.SearchStrategy[float]:

@@ -145,7 +145,7 @@ class Table(RuleBasedStateMachine):
 
 
 TestTable = Table.TestCase
-TestTable.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+TestTable.settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 
 
 def test_backends_on_one_array_pool_count_each_others_claims() -> None:
