@@ -138,7 +138,8 @@ def test_each_metric_stands_on_the_page_about_metrics() -> None:
         for declaration in extension.installed().values()
         if declaration.metrics
     ]
-    page = gzip.decompress(page_of(world_with_volumes(), series=series).compressed(None)).decode()
+    world = world_with_volumes()  # its end closes the ledger
+    page = gzip.decompress(page_of(world, series=series).compressed(None)).decode()
     of_ledger = set(re.findall(r"^# TYPE (tonnage_\w+)", page, re.MULTILINE))
     assert len(of_process) > 10
     assert len(of_ledger) > 20
