@@ -103,6 +103,7 @@ def test_backends_are_added_and_removed_while_another_one_works(tonnage: Deploym
     assert (epochs(tonnage)["kept"], epochs(tonnage)["old"]) == (kept, 2)
 
 
+@pytest.mark.heavy
 @on_one_database
 def test_a_backend_restarts_alone_when_its_section_changes(tonnage: Deployment) -> None:
     before = epochs(tonnage)

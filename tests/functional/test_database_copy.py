@@ -25,7 +25,7 @@ def tonnage() -> Iterator[Deployment]:
         yield deployment.start()
 
 
-@pytest.fixture(params=["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)])
+@pytest.fixture(params=["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("sqlite", "mariadb"))])
 def empty_database(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
     """The URL of a database without tables."""
     if request.param == "sqlite":

@@ -89,6 +89,7 @@ def _device_bytes(lvm: lvm_guest.LvmGuest, path: str) -> int:
     return int(lvm.run("blockdev", "--getsize64", path).out)
 
 
+@pytest.mark.heavy
 def test_thin_figures_follow_the_specification(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
     """With a ratio of 2.0 the virtual free capacity is twice the total less the provisioned; written data is used."""
     driver = make("thin")
@@ -517,6 +518,7 @@ _NOT_PERMITTED = (
 _ACCOUNT = ("/usr/sbin/setpriv", f"--reuid={lvm_image.UID}", f"--regid={lvm_image.UID}", "--clear-groups")
 
 
+@pytest.mark.heavy
 def test_the_shipped_sudoers_file_permits_exactly_the_commands_of_the_driver(
     lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path
 ) -> None:

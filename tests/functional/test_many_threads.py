@@ -133,6 +133,7 @@ def _fill_up(tonnage: Deployment, request: RequestVolume) -> int:
     return placed
 
 
+@pytest.mark.heavy
 @on_one_database
 def test_concurrent_requests_leave_less_than_one_volume_free(tonnage: Deployment) -> None:
     with interfaces(tonnage) as requests:
