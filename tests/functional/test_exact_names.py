@@ -65,9 +65,8 @@ def answered(tonnage: Deployment, method: str, project: str, path: str, body: An
 @pytest.mark.heavy
 def test_all_names_are_exact_on_every_database(deploy: Deploy, site: pathlib.Path) -> None:
     options = {"volume_driver": "names", "memory_pools": BACKEND, "memory_pool_size_gb": 40}
-    with deploy(
-        {BACKEND: options}, environment={"PYTHONPATH": str(site)}, listing_interval=1, quota_volumes=50
-    ) as tonnage:
+    environment = {"PYTHONPATH": str(site), "POOLS": json.dumps(POOLS)}
+    with deploy({BACKEND: options}, environment=environment, listing_interval=1, quota_volumes=50) as tonnage:
         backend, rest = f"{tonnage.host}@{BACKEND}", tonnage.start().rest
         wait_for(lambda: set(rest.pools()) == {f"{backend}#{name}" for name in POOLS}, "all pools have reported")
 
