@@ -80,7 +80,7 @@ class DatabaseUnreachable(Unavailable):
 
 
 class LedgerRefusal(DatabaseUnreachable):
-    """The database answers, and refuses what the ledger needs: the transaction has certainly no effect."""
+    """The database answers, and refuses a transaction of the ledger, which has certainly no effect."""
 
 
 class LedgerMoved(DatabaseUnreachable):

@@ -16,7 +16,7 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def run(module: str, extra: str = "") -> object:
-    """Import a module and return what its ``main()`` returns.
+    """Import a module, run its ``main()`` and return the result.
 
     If a library is missing, print the command that installs ``extra``, the extra of Tonnage with all libraries of the
     program, and return 1.

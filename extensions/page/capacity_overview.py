@@ -343,7 +343,7 @@ def _summary(
     reasons: list[str],
     problem_list: list[Problem],
 ) -> CapacitySummary:
-    """Return the summary. ``storage_rooms`` is what is left of the storage of a partition, ``inf`` for other pools."""
+    """Return the summary. ``storage_rooms`` has the rest of the storage of a partition, ``inf`` for other pools."""
     left_out = LeftOut(stale=0, disabled=0, unknown=0)
     summed: dict[str, PoolOverview] = {}
     number = 0

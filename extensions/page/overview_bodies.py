@@ -148,7 +148,7 @@ class PhysicalSums(Struct, kw_only=True):
     """Sums of pools; a storage that several pools share counts once.
 
     ``excess_gb`` is the sum of the parts above the bounds of single pools; ``left_gb`` is the sum of the rooms of the
-    others, and at most what is left of the storage for the parts of a storage.
+    others, and at most the rest of the storage for the parts of a storage.
     """
 
     total_gb: float

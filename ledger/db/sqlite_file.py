@@ -70,14 +70,13 @@ def make(file: str) -> None:
 
 def _refuse_left_log(file: str) -> None:
     log = file + _LOG
-    with contextlib.suppress(OSError):
-        size = os.stat(log).st_size
-        if size:
-            raise LeftLog(
-                f"there is no database {file} (option [database] connection), but {log} with {size} bytes of its last "
-                "transactions: bring the database back to its place; if it is lost for ever, move its log away too, "
-                "then restore a backup or run 'tonnage-manage db sync'"
-            )
+    size = os.path.getsize(log) if os.path.exists(log) else 0
+    if size:
+        raise LeftLog(
+            f"there is no database {file} (option [database] connection), but {log} with {size} bytes of its last "
+            "transactions: bring the database back to its place; if it is lost for ever, move its log away too, "
+            "then restore a backup or run 'tonnage-manage db sync'"
+        )
 
 
 class OpenFile:

@@ -20,7 +20,7 @@ def _environment() -> None:
 
 
 def _pip(*arguments: str) -> str:
-    """Run pip of Cinder's environment and return what it prints."""
+    """Run pip of Cinder's environment and return its output."""
     command = [cinder.HOME / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 

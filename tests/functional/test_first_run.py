@@ -80,7 +80,8 @@ QUICK_START_IDS = {
     "619bb951-59b8-4dcc-bd07-45b509fb6c2d": "fits",
 }
 
-#: What differs between machines: ids, owners and dates of files, the space of the file system, a line without a URL.
+#: The parts that differ between machines: ids, owners and dates of files, the space of the file system, a line
+#: without a URL.
 MACHINES = (
     (ID, "ID"),
     (re.compile(r"^( *\S+ -rw------- 1) \S+ \S+ (\S+) .* ID$", re.MULTILINE), r"\1 \2 ID"),
@@ -90,7 +91,7 @@ MACHINES = (
 
 
 def without_machine(text: str) -> str:
-    """Return an output without what differs between machines."""
+    """Return an output without the parts that differ between machines."""
     for pattern, replacement in MACHINES:
         text = pattern.sub(replacement, text)
     return text
@@ -98,7 +99,7 @@ def without_machine(text: str) -> str:
 
 @pytest.mark.heavy
 def test_the_quick_start_works_as_it_is_printed(offers: str, tmp_path: pathlib.Path) -> None:
-    """Each command shows what the page shows, within a minute: volumes are made and deleted after the answer."""
+    """Each command has the output of the page, within a minute: volumes are made and deleted after the answer."""
     if shutil.which("sqlite3") is None:
         suites.cannot_run("quick start", "there is no sqlite3; install the package sqlite3")
     [url] = [line.rpartition(" ")[2] for line in offers.splitlines() if line.startswith("Tonnage is ready: ")]

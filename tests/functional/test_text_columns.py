@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose text columns another program has changed: what the operator is told, what goes on, and the way out."""
+"""Tables whose text columns another program has changed: the findings of checks, the work, and the way out."""
 
 import contextlib
 import functools
@@ -128,6 +128,17 @@ def verdict(engine: sa.Engine, folder: pathlib.Path) -> dict[str, Any]:
     return dict(check)
 
 
+def copied(engine: sa.Engine, url: str, tmp_path: pathlib.Path) -> sa.Engine:
+    """Copy the ledger to the empty database at a URL, check its columns and its only volume, and return its engine."""
+    ended = command(engine, tmp_path, "tonnage-manage", "db", "copy", "--to", url)
+    assert ended.code == 0, ended.output + ended.error
+    copy = database.create_engine(url)
+    assert verdict(copy, tmp_path)["result"] == 0
+    with copy.connect() as connection:
+        assert connection.scalars(sa.text("SELECT name FROM volumes")).all() == ["caf\u00e9"]
+    return copy
+
+
 @pytest.mark.heavy
 def test_wrong_columns_of_mariadb_are_named_and_the_way_out_works(
     changed_mariadb: sa.Engine, mariadb_server: MariaDB, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
@@ -143,12 +154,7 @@ def test_wrong_columns_of_mariadb_are_named_and_the_way_out_works(
     text_columns.warn(world.database, extension.installed())
     assert "The tables of the ledger are wrong, texts may be refused or confused: " in caplog.text
     with mariadb_server.database() as url:
-        ended = command(changed_mariadb, tmp_path, "tonnage-manage", "db", "copy", "--to", url)
-        assert ended.code == 0, ended.output + ended.error
-        engine = database.create_engine(url)
-        assert verdict(engine, tmp_path)["result"] == 0
-        with engine.connect() as connection:
-            assert connection.scalars(sa.text("SELECT name FROM volumes")).all() == ["caf\u00e9"]
+        engine = copied(changed_mariadb, url, tmp_path)
         ended = command(engine, tmp_path, "tonnage-manage", "ledger", "check", "--strict")
         assert ended.code == 0, ended.output + ended.error
         engine.dispose()
@@ -166,13 +172,7 @@ def test_a_wrong_encoding_of_postgresql_is_named_and_the_way_out_works(
         check = verdict(engine, tmp_path)
         assert check["result"] == 2
         assert f"the database has encoding {encoding} and must have UTF8: {text_columns.WAY_OUT}" in check["details"]
-        ended = command(engine, tmp_path, "tonnage-manage", "db", "copy", "--to", url)
-        assert ended.code == 0, ended.output + ended.error
-        copy = database.create_engine(url)
-        assert verdict(copy, tmp_path)["result"] == 0
-        with copy.connect() as connection:
-            assert connection.scalars(sa.text("SELECT name FROM volumes")).all() == ["caf\u00e9"]
-        copy.dispose()
+        copied(engine, url, tmp_path).dispose()
 
 
 def test_a_ledger_is_not_copied_to_a_database_that_refuses_texts(

@@ -59,7 +59,7 @@ def import_packages_beyond(packages: set[str]) -> set[str]:
 
 
 def versions_of_cinder() -> tuple[Mapping[str, Mapping[int, str]], Mapping[str, Mapping[int, str]]]:
-    """Return the table: versions by library and release of Cinder, of what both require and of what Tonnage adds.
+    """Return the table: versions by library and release of Cinder, of common libraries and of those that Tonnage adds.
 
     A release has no entry for a library that its upper constraints do not name.
     """

@@ -15,7 +15,8 @@ from tests.unit import libraries
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-#: Runs command lines without some import packages, each in a fork of a process that has imported what most need.
+#: Runs command lines without some import packages, each in a fork of a process that has imported the packages which
+#: most of them need.
 _PROGRAMS = """
 import json
 import os

@@ -55,7 +55,7 @@ def of_services(services: Iterable[Service]) -> dict[str, str | None]:
 
 
 def changes(session: orm.Session, problems: Mapping[str, str | None]) -> list[Problem]:
-    """Return what the ledger does not have yet of ``problems``, which are by the names of all backends of Cinder."""
+    """Return the ``problems``, by the names of all backends of Cinder, that the ledger does not have yet."""
     backend = models.Backend
     rows = session.execute(
         sa.select(backend.id, backend.name, backend.notice_text).where(backend.observed.is_(True)).order_by(backend.id)

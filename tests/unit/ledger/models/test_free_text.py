@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts for people: what is stored of them."""
+"""Texts for people, and the parts of them that are stored."""
 
 import pytest
 import sqlalchemy as sa
