@@ -118,7 +118,9 @@ def test_the_quick_start_works_as_it_is_printed(offers: str, tmp_path: pathlib.P
                     text = text.replace(shown_id, ID.search(shell.run(query))[0])  # type: ignore[index]
             expected = re.sub(r"\s*\.\.\.\s*", "...", without_machine(command.shown))  # JSON has no blanks there
             shown = console.Command(command.text, command.root, expected)
-            end = time.monotonic() + (0 if " -d " in text or "tonnage create" in text else 60)
+            # A request that is refused can be repeated: its figures are those of the page after the next report.
+            makes = (" -d " in text or "tonnage create" in text) and "conflictingRequest" not in shown.shown
+            end = time.monotonic() + (0 if makes else 60)
             printed = without_machine(shell.run(text))
             while shown.shown and not shown.matches(printed):
                 assert time.monotonic() < end, f"{text}\n{printed}\ninstead of\n{shown.shown}"
