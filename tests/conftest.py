@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings, fixtures and reports of all tests."""
 
+import gc
 import pathlib
 import sys
 from collections.abc import Generator, Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import reports, suites
+from tests import reports, statement_cache, suites
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -18,6 +19,8 @@ settings.register_profile("tonnage", deadline=None, max_examples=50)
 #: ``make test-heavy`` tries more.
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("tonnage")
+
+statement_cache.share_between_engines()
 
 _ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}
 
@@ -28,6 +31,18 @@ def _one_copy_of_each_class() -> Iterator[None]:
     yield
     imported = sorted(_ROOMS & sys.modules.keys())
     assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
+
+
+def pytest_configure() -> None:
+    """Leave the collection of garbage off while tests are imported: it would search a growing heap in vain."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Turn the collection of garbage on for all that the tests make. What was imported stays."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
