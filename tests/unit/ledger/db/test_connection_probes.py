@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import pathlib
 from collections.abc import Iterator
 from concurrent import futures
 
@@ -11,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.servers.base import wait_for
 from tests.servers.database import DatabaseServer
 from tonnage.capacity import errors
 from tonnage.ledger.db import connection_probes, database
@@ -26,11 +28,19 @@ def frozen(server: DatabaseServer) -> Iterator[None]:
     try:
         for one in family:
             one.suspend()
+        # A signal returns before all threads have stopped, and one of them might still answer.
+        wait_for(lambda: all(map(_stopped, family)), "the server stands still")
         yield
     finally:
         for one in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.resume()
+
+
+def _stopped(process: psutil.Process) -> bool:
+    """Return whether no thread of the process runs."""
+    states = (path.read_text() for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat"))
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
