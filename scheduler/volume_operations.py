@@ -65,7 +65,9 @@ class VolumeOperations:
             begun = self._database.run_past_duplicates(deletions.begin, orders)
         except errors.Unavailable as error:
             return [error for _ in messages]
-        self._send([deletion.claim_id for deletion in begun if isinstance(deletion, deletions.Deletion)])
+        for deletion in begun:
+            if isinstance(deletion, deletions.Deletion) and deletion.order is not None:
+                self._dispatcher.send(deletion.order)
         results: list[Exception | None] = []
         for message, outcome in zip(messages, begun, strict=True):
             if isinstance(outcome, deletions.Deletion):
@@ -89,7 +91,7 @@ class VolumeOperations:
 
     def _manage(self, message: ManageVolume) -> None:
         _check(message)
-        self._send([self._begun(message)])
+        self._send(self._begun(message))
         LOG.info(
             "[%s] volume %s: %s in %s is taken over",
             message.request_id,
@@ -178,12 +180,9 @@ class VolumeOperations:
         self._sweep_timer.request()
         LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
 
-    def _send(self, claim_ids: Sequence[str | None]) -> None:
-        ids = [claim_id for claim_id in claim_ids if claim_id is not None]
-        if not ids:
-            return
+    def _send(self, claim_id: str) -> None:
         with self._database.reading() as session:
-            pending = backends.load_pending(session, ids=ids)
+            pending = backends.load_pending(session, ids=[claim_id])
         for claim in pending:
             self._dispatcher.send(claim)
 

@@ -13,7 +13,6 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Paginator
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
-from tonnage.ledger import models
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
@@ -33,15 +32,14 @@ class ResourceContext:
     paginator: Paginator
     down_time: float
 
-    def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
+    def authorized_volume(self, req: Request, volume_id: str, rule: str) -> volumes.VolumeDetails:
         """Return a volume that the user can see, if the policy rule allows the call.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` for a missing volume and for one of another project, and
         :class:`~tonnage.api.http.faults.Forbidden`.
         """
         identity = req.context.identity
-        with self.database.reading() as session:
-            volume = volumes.get(session, volume_id, self.policy.visible_project(identity))
+        volume = self.database.read(volumes.get, volume_id, self.policy.visible_project(identity))
         self.policy.require(identity, rule, volume.project_id)
         return volume
 

@@ -18,6 +18,7 @@ from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.catalog.managed_volumes import Manageable
 from tonnage.ledger.catalog.refusals import RefusalCount
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
+from tonnage.ledger.catalog.volumes import VolumeDetails
 from tonnage.ledger.inventory.drains import DrainProgress
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 from tonnage.ledger.locks import backend_notices, heartbeats
@@ -66,24 +67,24 @@ class VolumeView:
             admin=policy.allows(identity, policies.IS_ADMIN),
         )
 
-    def summary(self, volume: models.Volume) -> response_bodies.VolumeSummary:
+    def summary(self, volume: VolumeDetails) -> response_bodies.VolumeSummary:
         """Return a volume without details."""
         return response_bodies.VolumeSummary(
             id=volume.id, name=volume.name, links=links(self.req, "volumes", volume.id)
         )
 
-    def detail(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+    def detail(self, volume: VolumeDetails) -> response_bodies.VolumeDetail:
         """Return a volume with the keys that the user may see."""
         view = self.changed(volume)
         if self.owner:
             view.project_id = volume.project_id
         if self.host:
-            view.host = None if volume.pool is None else volume.pool.name
+            view.host = volume.pool
         if self.migration:
             view.migstat, view.name_id = volume.migration_status, None
         return view
 
-    def changed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+    def changed(self, volume: VolumeDetails) -> response_bodies.VolumeDetail:
         """Return a volume that a request has created or changed: as in Cinder, without owner, host and migration."""
         view = self.managed(volume)
         # The keys of later microversions.
@@ -103,7 +104,7 @@ class VolumeView:
             view.status_reason = reason(volume.status_reason, details=self.reasons)
         return view
 
-    def managed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+    def managed(self, volume: VolumeDetails) -> response_bodies.VolumeDetail:
         """Return a volume that is managed from now on: as in Cinder, with the keys of 3.0 in all microversions."""
         # In Cinder's microversions a status that its clients wait for when they manage a volume.
         in_error = volume.status == "error_managing" and not self.req.at_least(microversions.OWN_KEYS)
@@ -116,7 +117,7 @@ class VolumeView:
             availability_zone=volume.availability_zone,
             created_at=time(volume.created_at),
             updated_at=time(volume.updated_at),
-            volume_type=None if volume.volume_type is None else volume.volume_type.name,
+            volume_type=volume.volume_type,
             metadata=volume.user_metadata,
             user_id=volume.user_id,
             links=links(self.req, "volumes", volume.id),

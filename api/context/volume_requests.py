@@ -21,7 +21,6 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.reports.hypothetical_pools import Changes
-from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volume_types, volumes
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.rpc.messages import (
@@ -192,11 +191,10 @@ class RequestReader:
         resolved = [resolve_siblings(message, f"volumes[{index}]", ids) for index, message in enumerate(messages)]
         return CreateGroup(request_id=key.request_id, volumes=resolved)
 
-    def _visible_volume(self, volume_id: str, identity: RequestContext) -> models.Volume:
+    def _visible_volume(self, volume_id: str, identity: RequestContext) -> volumes.VolumeDetails:
         """Return a volume that the user can see: the source of a clone, or the volume of a simulated request."""
         policy = self._context.policy
-        with self._context.database.reading() as session:
-            source = volumes.get(session, volume_id, policy.visible_project(identity))
+        source = self._context.database.read(volumes.get, volume_id, policy.visible_project(identity))
         policy.require(identity, policies.VOLUME_GET, source.project_id)
         return source
 

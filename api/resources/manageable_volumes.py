@@ -69,8 +69,7 @@ class ManageableVolumes:
             metadata=sent.metadata or {},
         )
         context.scheduler.call(contract.MANAGE_VOLUME, request)
-        with context.database.reading() as session:
-            volume = volumes.get(session, request.volume_id, request.project_id)
+        volume = context.database.read(volumes.get, request.volume_id, request.project_id)
         resp.status = falcon.HTTP_202
         resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).managed(volume))
 

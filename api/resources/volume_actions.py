@@ -15,7 +15,6 @@ from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
-from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.rpc import contract
 from tonnage.rpc.messages import (
@@ -95,10 +94,10 @@ class Actions:
         if answer.refusal is not None:
             self._context.write_refusal(req, resp, answer.refusal)
 
-    def _check_destination(self, host: str, volume: models.Volume) -> None:
+    def _check_destination(self, host: str, volume: volumes.VolumeDetails) -> None:
         with self._context.database.reading() as session:
             destination = host_references.find(session, host)
-        pool = None if volume.pool is None else volume.pool.name
+        pool = volume.pool
         if pool is not None and (destination.pool == pool or destination.pools == (pool,)):
             raise errors.InvalidInput(f"host is {host!r}: volume {volume.id} is there already, name another one")
 

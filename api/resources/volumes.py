@@ -17,7 +17,6 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors
-from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
 from tonnage.ledger.inventory import volume_figures
@@ -39,7 +38,7 @@ _DELETE_QUERY = Query(flags=("force", "cascade"), other_parameters="ignored")
 @dataclass(frozen=True, slots=True)
 class _Page:
     view: views.VolumeView
-    rows: Sequence[models.Volume]
+    rows: Sequence[volumes.VolumeDetails]
     links: list[response_bodies.Link] | UnsetType
     count: int | UnsetType
 
@@ -50,7 +49,7 @@ class Volumes:
     def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
         self._context, self._reader = context, reader
         # Volumes that are placed at about the same time are read in one query.
-        self._created: CallBatcher[str, models.Volume | None] = CallBatcher(self._read, max_in_flight=1)
+        self._created: CallBatcher[str, volumes.VolumeDetails | None] = CallBatcher(self._read, max_in_flight=1)
 
     @operation(
         {202: (response_bodies.Volume, response_bodies.MadeVolumes)},
@@ -79,9 +78,9 @@ class Volumes:
         resp.status = falcon.HTTP_202
         resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).changed(volume))
 
-    def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
-        with self._context.database.reading() as session:
-            volumes_by_id = {volume.id: volume for volume in volumes.load(session, volume_ids)}
+    def _read(self, volume_ids: Sequence[str]) -> list[volumes.VolumeDetails | None]:
+        created = self._context.database.read(volumes.load, volume_ids)
+        volumes_by_id = {volume.id: volume for volume in created}
         return [volumes_by_id.get(volume_id) for volume_id in volume_ids]
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
@@ -90,8 +89,7 @@ class Volumes:
         if answer.refusal is not None:
             context.write_refusal(req, resp, answer.refusal)
             return
-        with context.database.reading() as session:
-            created = volumes.load(session, [volume_answer.volume_id for volume_answer in answer.volumes])
+        created = context.database.read(volumes.load, [volume_answer.volume_id for volume_answer in answer.volumes])
         view = views.VolumeView.for_request(req, context.policy)
         resp.status = falcon.HTTP_202
         resp.media = response_bodies.MadeVolumes([view.changed(volume) for volume in created])
@@ -132,9 +130,8 @@ class Volumes:
         parameters = _QUERY.read(req)
         part, query = context.paginator.page(parameters), self._query(req, parameters)
         counted = req.at_least(microversions.VOLUME_LIST_COUNT) and list_query.boolean(parameters, "with_count")
-        with context.database.reading() as session:
-            rows = volumes.page(session, query, part)
-            count = volumes.count(session, query) if counted else UNSET
+        rows = context.database.read(volumes.page, query, part)
+        count = context.database.read(volumes.count, query) if counted else UNSET
         view = views.VolumeView.for_request(req, context.policy)
         return _Page(view, rows, context.paginator.links(req, part, rows), count)
 

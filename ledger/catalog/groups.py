@@ -209,7 +209,7 @@ def begin_deletion(session: orm.Session, group_id: str, project_id: str | None, 
     return sorted(members_by_id)
 
 
-def require_free(volume: models.Volume, action: str) -> None:
+def require_free(volume: volumes.VolumeDetails | models.Volume, action: str) -> None:
     """Raise :class:`~tonnage.capacity.errors.Conflict` for a volume in a group.
 
     ``action`` is a participle for the message. The volumes of a group stay on one backend, so no single one may leave

@@ -5,9 +5,10 @@ A ``project_id`` of None stands for all projects, which only an administrator ma
 raises the same error as a missing volume.
 """
 
+import datetime
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -92,20 +93,49 @@ class Changes:
     metadata: Mapping[str, str] | None = None
 
 
-def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.Volume:
-    """Return a volume with its type and pool. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    return _get(session, volume_id, project_id, lock=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeDetails:
+    """A volume with the names of its type and its pool; see :class:`tonnage.ledger.models.Volume`."""
+
+    id: str
+    name: str | None
+    description: str | None
+    project_id: str
+    user_id: str
+    size_gb: int
+    status: str
+    status_reason: str | None
+    volume_type_id: str | None
+    volume_type: str | None
+    availability_zone: str | None
+    pool: str | None
+    user_metadata: dict[str, str]
+    source_volume_id: str | None
+    migration_status: str | None
+    group_id: str | None
+    created_at: datetime.datetime
+    updated_at: datetime.datetime | None
 
 
-def load(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
+def get(session: orm.Session, volume_id: str, project_id: str | None) -> VolumeDetails:
+    """Return a volume. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    statement, parameters = _GET, {"of_volume": volume_id.lower()}
+    if project_id is not None:
+        statement, parameters["of_project"] = _GET_OF_PROJECT, project_id
+    row = session.connection().execute(statement, parameters).first() if is_id(volume_id) else None
+    if row is None:
+        raise errors.NotFound(f"Volume {volume_id} could not be found.")
+    return _details(row)
+
+
+def load(session: orm.Session, volume_ids: Sequence[str]) -> list[VolumeDetails]:
     """Return the existing volumes with these ids, in the order of the ids."""
-    volumes = session.scalars(_LOAD, {"ids": volume_ids})
-    rows = {volume.id: volume for volume in volumes}
-    return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
+    rows = {row[0]: row for row in session.connection().execute(_LOAD, {"ids": volume_ids})}
+    return [_details(rows[volume_id]) for volume_id in volume_ids if volume_id in rows]
 
 
-def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.Volume]:
-    """Return a page of volumes with their types and pools.
+def page(session: orm.Session, query: Query, part: paging.Page) -> list[VolumeDetails]:
+    """Return a page of volumes.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible volume.
     """
@@ -113,7 +143,8 @@ def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.V
         marker = get(session, part.marker, query.project_id)
         part = paging.Page(part.limit, marker.id, part.order)
     statement = paging.apply(_matching(query), models.Volume, SORT_KEYS, part)
-    return list(session.scalars(_with_type_and_pool(statement)))
+    named: sa.Select[Any] = statement.with_only_columns(*_COLUMNS).outerjoin(_TYPE).outerjoin(_POOL)
+    return [_details(row) for row in session.execute(named)]
 
 
 def count(session: orm.Session, query: Query) -> int:
@@ -158,9 +189,9 @@ def per_pool(session: orm.Session) -> dict[int, int]:
     return {row[0]: row[1] for row in rows if row[0] is not None}
 
 
-def update(session: orm.Session, volume_id: str, project_id: str | None, changes: Changes) -> models.Volume:
+def update(session: orm.Session, volume_id: str, project_id: str | None, changes: Changes) -> VolumeDetails:
     """Change a volume's descriptive fields. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    volume = _get(session, volume_id, project_id, lock=True)
+    volume = _lock(session, volume_id, project_id)
     if changes.name is not None:
         volume.name = changes.name
     if changes.description is not None:
@@ -168,8 +199,7 @@ def update(session: orm.Session, volume_id: str, project_id: str | None, changes
     if changes.metadata is not None:
         volume.user_metadata = dict(changes.metadata)
     session.flush()
-    session.refresh(volume, ["updated_at"])
-    return volume
+    return get(session, volume_id, project_id)
 
 
 def set_metadata(
@@ -180,7 +210,7 @@ def set_metadata(
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` if the
     metadata would become too large.
     """
-    volume = _get(session, volume_id, project_id, lock=True)
+    volume = _lock(session, volume_id, project_id)
     merged = dict(items) if replace else {**volume.user_metadata, **items}
     length = sum(len(key) + len(value) for key, value in merged.items())
     if not replace and length > MAX_METADATA:
@@ -197,7 +227,7 @@ def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None,
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if the volume or the item is missing.
     """
-    volume = _get(session, volume_id, project_id, lock=True)
+    volume = _lock(session, volume_id, project_id)
     if key not in volume.user_metadata:
         raise errors.NotFound(no_metadata(volume_id, key))
     volume.user_metadata = {item_key: value for item_key, value in volume.user_metadata.items() if item_key != key}
@@ -218,7 +248,7 @@ def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
     """
     if status not in SETTABLE_STATUSES:
         raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
-    volume = _get(session, volume_id, None, lock=True)
+    volume = _lock(session, volume_id, None)
     _require_no_pending_operation(session, volume)
     if volume.pool_id is None:
         raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
@@ -232,7 +262,7 @@ def reset_migration_status(session: orm.Session, volume_id: str) -> None:
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` while an operation
     is pending.
     """
-    volume = _get(session, volume_id, None, lock=True)
+    volume = _lock(session, volume_id, None)
     _require_no_pending_operation(session, volume)
     volume.migration_status = None
 
@@ -269,13 +299,10 @@ def is_id(text: str) -> bool:
         return False
 
 
-def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: bool) -> models.Volume:
-    statement = sa.select(models.Volume).where(models.Volume.id == volume_id.lower())
+def _lock(session: orm.Session, volume_id: str, project_id: str | None) -> models.Volume:
+    statement = sa.select(models.Volume).where(models.Volume.id == volume_id.lower()).with_for_update()
     if project_id is not None:
         statement = statement.where(models.Volume.project_id == project_id)
-    if lock:
-        statement = statement.with_for_update()
-    statement = _with_type_and_pool(statement, orm.selectinload if lock else orm.joinedload)
     volume: models.Volume | None = session.scalar(statement) if is_id(volume_id) else None
     if volume is None:
         raise errors.NotFound(f"Volume {volume_id} could not be found.")
@@ -294,17 +321,21 @@ def _require_no_pending_operation(session: orm.Session, volume: models.Volume) -
         )
 
 
-def _with_type_and_pool(statement: sa.Select[Any], load: Callable[..., Any] = orm.joinedload) -> sa.Select[Any]:
-    """Load the names of types and pools too. With a lock ``load`` is another query: PostgreSQL locks no outer join."""
-    volume, volume_type, pool = models.Volume, models.VolumeType, models.Pool
-    return statement.options(
-        load(volume.volume_type).options(orm.load_only(volume_type.name), orm.lazyload(volume_type.specs)),
-        load(volume.pool).load_only(pool.name),
-    )
+_VOLUME, _TYPE, _POOL = models.table(models.Volume), models.table(models.VolumeType), models.table(models.Pool)
+_NAMES = tuple(item.name for item in fields(VolumeDetails))
+_OTHER_COLUMNS = {"volume_type": _TYPE.c.name, "pool": _POOL.c.name, "user_metadata": _VOLUME.c.metadata}
+_COLUMNS: tuple[sa.Column[Any], ...] = tuple(
+    _OTHER_COLUMNS[name] if name in _OTHER_COLUMNS else _VOLUME.c[name] for name in _NAMES
+)
+#: The statements are built once, as they are executed for most requests.
+_SELECT: sa.Select[Any] = sa.select(*_COLUMNS).select_from(_VOLUME.outerjoin(_TYPE).outerjoin(_POOL))
+_GET = _SELECT.where(_VOLUME.c.id == sa.bindparam("of_volume"))
+_GET_OF_PROJECT = _GET.where(_VOLUME.c.project_id == sa.bindparam("of_project"))
+_LOAD = _SELECT.where(_VOLUME.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 
-#: The statement is built once, as it is executed for each volume that is made.
-_LOAD = _with_type_and_pool(sa.select(models.Volume).where(models.Volume.id.in_(sa.bindparam("ids", expanding=True))))
+def _details(row: sa.Row[Any]) -> VolumeDetails:
+    return VolumeDetails(**dict(zip(_NAMES, row, strict=True)))
 
 
 def _has_metadata(text: str) -> sa.ColumnElement[bool]:

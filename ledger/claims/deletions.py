@@ -5,15 +5,17 @@ import datetime
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import operation_outcomes, request_keys
+from tonnage.ledger.claims import operation_outcomes, request_keys, row_changes
+from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import listings
+from tonnage.ledger.inventory import backends, listings
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 
@@ -35,9 +37,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The claim that records a delete under way; None if the volume was on no pool and is gone already."""
+    """The order for the agent; None if it was ordered before, or if the volume was on no pool and is gone already."""
 
-    claim_id: str | None
+    order: backends.PendingClaim | None
 
 
 def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | errors.TonnageError]:
@@ -55,7 +57,8 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
     :class:`~tonnage.capacity.errors.KeyReused` if another request used the request id, and
     :class:`~tonnage.capacity.errors.Unavailable` for an order that is too old.
     """
-    volumes, locked = _lock(session, [order.volume_id for order in orders])
+    volumes, places, _ = _lock(session, [order.volume_id for order in orders])
+    claims = LockedRows(ClaimRow)
     keys_by_request = request_keys.find(session, {order.request_id: order.asked_at for order in orders})
     answered_before = frozenset(keys_by_request)
     results: list[Deletion | errors.TonnageError] = []
@@ -66,7 +69,7 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
                 keys_by_request[request_id].require(volume_id, claim_verbs.DELETE)
                 results.append(Deletion(None))
             else:
-                results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
+                results.append(_begin_one(session, volumes, claims, places, volume_id, request_id))
                 keys_by_request[request_id] = request_keys.Key(request_id, volume_id, claim_verbs.DELETE)
         except (errors.NotFound, errors.KeyReused, errors.Unavailable) as error:
             results.append(error)
@@ -77,6 +80,9 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
     request_keys.insert(
         session, [key for request_id, key in keys_by_request.items() if request_id not in answered_before]
     )
+    connection = session.connection()
+    volumes.write(connection)
+    claims.write(connection)
     return results
 
 
@@ -91,11 +97,11 @@ def unmanage(
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`, and
     :class:`~tonnage.capacity.errors.Unavailable` for a request that is too old.
     """
-    volumes, locked = _lock(session, [volume_id])
+    volumes, _, locked = _lock(session, [volume_id], with_shared=True)
     if keys_by_request := request_keys.find(session, {request_id: asked_at}):
         keys_by_request[request_id].require(volume_id, request_keys.UNMANAGE)
         return {}
-    volume = volumes.get(volume_id)
+    volume = volumes.rows.get(volume_id)
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status not in UNMANAGEABLE or volume.pool_id is None:
@@ -123,47 +129,71 @@ def unmanage(
     # An older listing, from before the last operation on the volume, would take the external capacity back.
     epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
     listings.invalidate_until(session, pool.backend_id, epoch, tick)
-    operation_outcomes.forget_volume(session, volume)
+    operation_outcomes.forget_volume(session, volumes, volume)
     request_keys.insert(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()
-    change = pool_counters.AllocationChange(-size, deleted=size)
+    volumes.write(session.connection())
+    change = pool_counters.CounterChange(-size, deleted=size)
     pool_counters.add_to_pools(session, locked, {pool_id: change})
     pool_counters.recount_in_flight(session, [pool_id])
     pool_counters.recount_shared(session, locked.shared)
     return pool_counters.read(session, locked.backends.keys())
 
 
+class _Place(NamedTuple):
+    """The pool of a volume: its backend, its storage, its name."""
+
+    pool_id: int
+    backend_id: int
+    storage_id: str | None
+    name: str
+
+
+_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_VOLUME, _POOL = models.table(models.Volume).c, models.table(models.Pool).c
+_PLACES = (
+    sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.name)
+    .join_from(models.table(models.Volume), models.table(models.Pool), _POOL.id == _VOLUME.pool_id)
+    .where(_VOLUME.id.in_(_IDS))
+)
+_LOCK_VOLUMES = (
+    sa.select(*row_changes.columns(VolumeRow)).where(_VOLUME.id.in_(_IDS)).order_by(_VOLUME.id).with_for_update()
+)
+
+
 def _lock(
-    session: orm.Session, volume_ids: Sequence[str]
-) -> tuple[dict[str, models.Volume], pool_counters.LockedPools]:
+    session: orm.Session, volume_ids: Sequence[str], *, with_shared: bool = False
+) -> tuple[LockedRows[VolumeRow], Mapping[int, _Place], pool_counters.LockedPools]:
     """Lock the backends and pools of the volumes, then the volumes, in the one order of locks.
+
+    Return the volumes, the places of their pools by id, and the pools. A counter of a pool may change only
+    ``with_shared``, which locks the pools on the same storages too.
 
     Raises :class:`~tonnage.ledger.db.database.StaleRead` if a volume has moved to another pool meanwhile.
     """
-    volume = models.Volume
-    pools = session.scalars(
-        sa.select(volume.pool_id).where(volume.id.in_(volume_ids), volume.pool_id.is_not(None)).distinct()
-    )
-    locked = pool_counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
+    connection = session.connection()
+    ids = {"ids": sorted(volume_ids)}
+    places = {row[0]: _Place(*row) for row in connection.execute(_PLACES, ids)}
+    pools = {pool_counters.PoolPlace(*place[:3]) for place in places.values()}
+    locked = pool_counters.lock_placed(session, pools, with_shared=with_shared)
     # The rows are read under the locks: another scheduler may have received the end of a delete meanwhile.
-    rows = session.scalars(
-        sa.select(volume).where(volume.id.in_(volume_ids)).order_by(volume.id).with_for_update()
-    ).all()
-    for row in rows:
-        if row.pool_id is not None and row.pool_id not in locked.backends:
+    volumes = LockedRows(VolumeRow, connection.execute(_LOCK_VOLUMES, ids))
+    for row in volumes.rows.values():
+        if row.pool_id is not None and row.pool_id not in places:
             raise database.StaleRead(f"volume {row.id} has moved")
-    return {row.id: row for row in rows}, locked
+    return volumes, places, locked
 
 
 def _begin_one(
     session: orm.Session,
-    volumes: dict[str, models.Volume],
-    pools: Mapping[int, int],
+    volumes: LockedRows[VolumeRow],
+    claims: LockedRows[ClaimRow],
+    places: Mapping[int, _Place],
     volume_id: str,
     request_id: str,
 ) -> Deletion:
-    volume = volumes.get(volume_id)
-    if volume is None:
+    volume = volumes.rows.get(volume_id)
+    if volume is None or volumes.is_deleted(volume):
         raise errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status == "deleting":
         return Deletion(None)
@@ -172,14 +202,14 @@ def _begin_one(
             f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
         )
     if volume.pool_id is None:
-        operation_outcomes.forget_volume(session, volume)
-        del volumes[volume_id]
+        operation_outcomes.forget_volume(session, volumes, volume)
         return Deletion(None)
-    claim = models.Claim(
+    place = places[volume.pool_id]
+    claim = ClaimRow(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
-        backend_id=pools[volume.pool_id],
-        pool_id=volume.pool_id,
+        backend_id=place.backend_id,
+        pool_id=place.pool_id,
         verb=claim_verbs.DELETE,
         state=pool_counters.PENDING,
         size_gb=0,
@@ -188,7 +218,19 @@ def _begin_one(
         provisioning=volume.provisioning or "",
         request_id=request_id,
     )
-    session.add(claim)
+    claims.insert(claim)
     volume.status = "deleting"
     volume.status_reason = None
-    return Deletion(claim.id)
+    return Deletion(
+        backends.PendingClaim(
+            id=claim.id,
+            backend_id=claim.backend_id,
+            pool_id=claim.pool_id,
+            pool_name=place.name,
+            volume_id=claim.volume_id,
+            verb=claim.verb,
+            target_size_gb=claim.target_size_gb,
+            provisioning=claim.provisioning,
+            request_id=claim.request_id,
+        )
+    )

@@ -16,6 +16,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import models
 from tonnage.ledger.claims import settlement
+from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
 from tonnage.ledger.locks import pool_counters, volume_usage
 from tonnage.ledger.models import claim_verbs
@@ -97,7 +98,7 @@ def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) ->
         )
         if open_claim.state == pool_counters.PENDING:
             if open_claim.verb == claim_verbs.PURGE:
-                session.delete(open_claim)
+                work.claim_rows.delete(open_claim)
             elif open_claim.verb == claim_verbs.CREATE:
                 work.confirm(open_claim, ending)
                 if volume is not None and volume.status in _UNKNOWN[claim_verbs.CREATE]:
@@ -107,33 +108,41 @@ def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) ->
         in_place = volume is not None and volume.pool_id == open_claim.pool_id
         if open_claim.state in (pool_counters.CONFIRMED, pool_counters.ABANDONED) and not in_place:
             work.release(open_claim, ending)
-    for volume_id in work.volumes:
-        fail_volume(session, volume_id, reason)
+    for volume in work.volumes.values():
+        _fail_unplaced(session, volume, reason)
     work.finish()
 
 
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
     """Put a volume that cannot be made in error; its owner is told the failures of the pools, then ``reason``."""
     volume = session.get(models.Volume, volume_id, with_for_update=True)
-    if volume is None or volume.status != "creating" or volume.pool_id is not None:
+    if volume is not None:
+        _fail_unplaced(session, volume, reason)
+
+
+def _fail_unplaced(session: orm.Session, volume: VolumeRow | models.Volume, reason: str) -> None:
+    if volume.status != "creating" or volume.pool_id is not None:
         return
     if volume.status_reason is not None:
         reason = f"No pool could make the volume. {volume.status_reason}. {reason}"
     _fail(session, volume, "error", "create", reason)
 
 
-def forget_volume(session: orm.Session, volume: models.Volume) -> None:
+def forget_volume(session: orm.Session, volumes: LockedRows[VolumeRow], volume: VolumeRow) -> None:
     """Remove the row of a volume that is on no pool. The keys of its requests are kept for some days."""
-    session.execute(
-        sa.update(models.RequestKey)
-        .where(models.RequestKey.volume_id == volume.id, ~models.RequestKey.refused)
-        .values(counted_from=models.utcnow())
-        .execution_options(synchronize_session=False)
-    )
-    session.delete(volume)
+    session.connection().execute(_COUNT_KEYS, {"of_volume": volume.id})
+    volumes.delete(volume)
 
 
-def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, reason: str) -> None:
+_KEY = models.table(models.RequestKey).c
+_COUNT_KEYS = (
+    sa.update(models.table(models.RequestKey))
+    .where(_KEY.volume_id == sa.bindparam("of_volume"), _KEY.refused.is_(False))
+    .values(counted_from=models.utcnow())
+)
+
+
+def _fail(session: orm.Session, volume: VolumeRow | models.Volume, status: str, event: str, reason: str) -> None:
     volume.status = status
     volume.status_reason = reason
     session.add(
@@ -148,7 +157,7 @@ def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, 
     )
 
 
-def _show_unknown(work: Settlement, claim: models.Claim, ending: EndedOperation) -> None:
+def _show_unknown(work: Settlement, claim: ClaimRow, ending: EndedOperation) -> None:
     """Put a volume in error, in its pool, while the outcome of its operation is unknown."""
     volume = work.volumes.get(claim.volume_id)
     states = _UNKNOWN.get(claim.verb)
@@ -156,7 +165,7 @@ def _show_unknown(work: Settlement, claim: models.Claim, ending: EndedOperation)
         _fail(work.session, volume, states[1], claim.verb, ending.message)
 
 
-def _abandon(work: Settlement, claim: models.Claim) -> None:
+def _abandon(work: Settlement, claim: ClaimRow) -> None:
     volume = work.volumes.get(claim.volume_id)
     pool = work.session.get_one(models.Pool, claim.pool_id)
     reason = f"{pool.name} stayed away"
@@ -172,7 +181,7 @@ def _abandon(work: Settlement, claim: models.Claim) -> None:
     work.purge(claim, claim.pool_id)
 
 
-def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
+def _created(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
     # A volume that is being deleted meanwhile stays so.
     waits = volume if volume is not None and volume.status in _UNKNOWN[claim_verbs.CREATE] else None
     if ending.ok:
@@ -196,7 +205,7 @@ def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None
         _place_again(work, claim, waits, ending.message)
 
 
-def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
+def _extended(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
     before = claim.target_size_gb - claim.size_gb
     reached = math.ceil(ending.size_gb - 1e-9)
     if ending.ok:
@@ -204,10 +213,8 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     elif reached > before:
         # It has failed, but the volume has grown: the claim shrinks to the real growth.
         grown = min(reached, claim.target_size_gb) - before
-        work.add_allocated(claim.pool_id, grown - claim.size_gb)
         claim.physical_gb = min(claim.physical_gb, grown)
         claim.size_gb = grown
-        work.changed_pools.add(claim.pool_id)
         work.confirm(claim, ending)
     else:
         work.release(claim, ending)
@@ -223,7 +230,7 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
         _fail(work.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
 
 
-def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
+def _migrated(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
     # If an operator has removed the source backend, this is the only copy of the volume.
     moving = volume is not None and (
         volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
@@ -260,7 +267,7 @@ def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     volume.migration_status = "success"
 
 
-def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
+def _managed(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
     if not ending.ok or not 0 <= ending.size_gb <= MAX_SIZE_GB:
         work.release(claim, ending)
         if volume is not None:
@@ -284,35 +291,33 @@ def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None
     claim.contained_by_all = claim.contained or work.locked.storages[claim.pool_id] is None
     if not claim.contained:
         claim.physical_gb = size if thick else 0
-        work.changed_pools.add(claim.pool_id)
-    work.add_allocated(claim.pool_id, size)
     if volume is not None:
         volume.size_gb = size
         volume.status = "available"
 
 
-def _deleted(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
-    work.session.delete(claim)
+def _deleted(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
+    work.claim_rows.delete(claim)
     if not ending.ok:
         if volume is not None:
             _fail(work.session, volume, "error_deleting", "delete", ending.message)
         return
     work.release_copy(claim, ending)
     if volume is not None:
-        forget_volume(work.session, volume)
+        forget_volume(work.session, work.volume_rows, volume)
 
 
-def _purged(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
-    work.session.delete(claim)
+def _purged(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
+    work.claim_rows.delete(claim)
     if ending.ok:
         work.release_copy(claim, ending)
     else:
         # No request waits for a purge, but the copy has to go: a new claim orders it again, since an agent answers a
         # claim that it has run from its record.
-        work.session.add(settlement.purge(claim, claim.pool_id, claim.backend_id))
+        work.claim_rows.insert(settlement.purge(claim, claim.pool_id, claim.backend_id))
 
 
-def _place_again(work: Settlement, claim: models.Claim, volume: models.Volume, message: str) -> None:
+def _place_again(work: Settlement, claim: ClaimRow, volume: VolumeRow, message: str) -> None:
     pool = work.session.get_one(models.Pool, claim.pool_id)
     volume.attempted_pools = [*volume.attempted_pools, pool.name]
     volume.pool_id = None
@@ -326,14 +331,14 @@ def _place_again(work: Settlement, claim: models.Claim, volume: models.Volume, m
         _fail(work.session, volume, "error", "create", f"No pool could make the volume. {volume.status_reason}")
 
 
-def _stay(work: Settlement, claim: models.Claim, volume: models.Volume, message: str) -> None:
+def _stay(work: Settlement, claim: ClaimRow, volume: VolumeRow, message: str) -> None:
     """Leave a volume whose migration or retype failed in its pool."""
     event = "migrate" if claim.volume_type_id is None else "retype"
     _fail(work.session, volume, "available", event, message)
     volume.migration_status = "error"
 
 
-_APPLY: dict[str, Callable[[Settlement, models.Claim, models.Volume | None, EndedOperation], None]] = {
+_APPLY: dict[str, Callable[[Settlement, ClaimRow, VolumeRow | None, EndedOperation], None]] = {
     claim_verbs.CREATE: _created,
     claim_verbs.EXTEND: _extended,
     claim_verbs.MIGRATE: _migrated,

@@ -22,16 +22,18 @@ its pool, until somebody deletes it.
 import math
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.db import database
+from tonnage.ledger.claims import row_changes
+from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
+from tonnage.ledger.db import database, dialects
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.locks import pool_counters, scheduling_rules, volume_usage
+from tonnage.ledger.locks.pool_counters import CounterChange, PoolPlace
 from tonnage.ledger.models import claim_verbs
 
 
@@ -68,13 +70,36 @@ class Result:
     past: tuple[str, ...] = ()
 
 
-_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_CLAIM = models.table(models.Claim).c
-_PENDING = sa.select(_CLAIM.id, _CLAIM.volume_id, _CLAIM.verb, _CLAIM.pool_id).where(
-    _CLAIM.id.in_(_IDS), _CLAIM.state == pool_counters.PENDING
+_CLAIM, _VOLUME, _POOL = models.table(models.Claim), models.table(models.Volume).c, models.table(models.Pool).c
+_OF_VOLUME = _CLAIM.alias("of_volume")
+#: Each pending claim, and each claim of its volume with the place of its pool.
+_PENDING = (
+    sa.select(
+        *(_CLAIM.c.id, _CLAIM.c.volume_id, _CLAIM.c.verb, _CLAIM.c.pool_id == _OF_VOLUME.c.pool_id),
+        *(_POOL.id, _POOL.backend_id, _POOL.storage_id),
+    )
+    .join_from(_CLAIM, _OF_VOLUME, _OF_VOLUME.c.volume_id == _CLAIM.c.volume_id)
+    .join(models.table(models.Pool), _POOL.id == _OF_VOLUME.c.pool_id)
+    .where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)), _CLAIM.c.state == pool_counters.PENDING)
 )
-_LOCK_VOLUMES = sa.select(models.Volume).where(models.Volume.id.in_(_IDS)).order_by(models.Volume.id).with_for_update()
-_LOCK_CLAIMS = sa.select(models.Claim).where(models.Claim.id.in_(_IDS)).order_by(models.Claim.id).with_for_update()
+_PLACES = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(
+    _POOL.id.in_(sa.bindparam("ids", expanding=True))
+)
+_LOCK_VOLUMES = (
+    sa.select(*row_changes.columns(VolumeRow))
+    .where(_VOLUME.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_VOLUME.id)
+    .with_for_update()
+)
+_CLAIMS = sa.select(*row_changes.columns(ClaimRow)).order_by(_CLAIM.c.id).with_for_update()
+_LOCK_CLAIMS = _CLAIMS.where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)))
+_LOCK_CLAIMS_OF_VOLUMES = _CLAIMS.where(
+    _CLAIM.c.volume_id.in_(sa.bindparam("volume_ids", expanding=True)),
+    _CLAIM.c.pool_id.in_(sa.bindparam("pool_ids", expanding=True)),
+)
+
+#: Verbs that end no other claim of their volume, and leave no copy behind that has to be purged.
+_SINGLE = (claim_verbs.CREATE, claim_verbs.EXTEND, claim_verbs.MANAGE)
 
 
 def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "Settlement | None":
@@ -90,16 +115,12 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
     if not pending:
         scheduling_rules.read_generation(session)
         return None
-    ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
-    # Verbs that end all claims of their volume in any pool, or leave a copy behind that has to be purged.
-    removing = {
-        row.volume_id for row in pending if row.verb not in (claim_verbs.CREATE, claim_verbs.EXTEND, claim_verbs.MANAGE)
-    }
-    if removing:
-        pools |= set(session.scalars(sa.select(models.Claim.pool_id).where(models.Claim.volume_id.in_(removing))))
-    if managed := {row.volume_id for row in pending if row.verb == claim_verbs.MANAGE}:
+    ids, volume_ids = {row[0] for row in pending}, {row[1] for row in pending}
+    removes = any(row[2] not in _SINGLE for row in pending)
+    places = {PoolPlace(*row[4:]) for row in pending if row[3] or row[2] not in _SINGLE}
+    if managed := {row[1] for row in pending if row[2] == claim_verbs.MANAGE}:
         volume_usage.mark_owners_for_recount(session, managed)
-    return lock(session, pools, {row.volume_id for row in pending}, ids, max_attempts)
+    return _locked(session, places, volume_ids, ids, max_attempts, with_other_claims=removes)
 
 
 def lock(
@@ -110,22 +131,40 @@ def lock(
     max_attempts: int,
 ) -> "Settlement":
     """Lock pools, volumes and claims, in the one order of locks, and return the settlement of these claims."""
-    locked = pool_counters.lock(session, pool_ids)
+    places = {
+        PoolPlace(*row)
+        for chunk in dialects.in_chunks(sorted(pool_ids))
+        for row in session.connection().execute(_PLACES, {"ids": chunk})
+    }
+    return _locked(session, places, volume_ids, claim_ids, max_attempts)
+
+
+def _locked(
+    session: orm.Session,
+    places: Collection[PoolPlace],
+    volume_ids: Collection[str],
+    claim_ids: Collection[str],
+    max_attempts: int,
+    *,
+    with_other_claims: bool = False,
+) -> "Settlement":
+    """Do the same as :func:`lock`; ``with_other_claims`` locks all claims of the volumes in these pools."""
+    locked = pool_counters.lock_placed(session, places)
+    connection = session.connection()
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
-    volumes = session.scalars(_LOCK_VOLUMES, {"ids": volume_ids}).all()
-    claims = session.scalars(_LOCK_CLAIMS, {"ids": claim_ids}).all()
-    stamps = (
-        {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}
-        if locked.shared
-        else {}
-    )
+    volumes = connection.execute(_LOCK_VOLUMES, {"ids": sorted(volume_ids)}) if volume_ids else ()
+    if with_other_claims:
+        of_volumes = {"volume_ids": sorted(volume_ids), "pool_ids": sorted(locked.rows)}
+        claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS_OF_VOLUMES, of_volumes))
+    else:
+        claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS, {"ids": sorted(claim_ids)}))
     return Settlement(
         session=session,
         locked=locked,
-        stamps=stamps,
         max_attempts=max_attempts,
-        claims={row.id: row for row in claims},
-        volumes={row.id: row for row in volumes},
+        claims={id: row for id, row in claims.rows.items() if id in claim_ids},
+        claim_rows=claims,
+        volume_rows=LockedRows(VolumeRow, volumes),
     )
 
 
@@ -141,42 +180,45 @@ def empty_result(session: orm.Session) -> Result:
 
 @dataclass(slots=True, kw_only=True)
 class Settlement:
-    """The claims that are settled in one transaction, the rows locked for them, and the results so far."""
+    """The claims that are settled in one transaction, the rows locked for them, and the results so far.
+
+    ``claims`` are the claims to settle. ``claim_rows`` has also the other claims of their volumes, where a copy that is
+    removed ends all of them.
+    """
 
     session: orm.Session
     locked: pool_counters.LockedPools
-    stamps: Mapping[str, int]
     max_attempts: int
-    claims: Mapping[str, models.Claim]
-    volumes: Mapping[str, models.Volume]
-    added: dict[int, pool_counters.AllocationChange] = field(default_factory=dict)
-    #: Pools whose in-flight sum may have changed.
-    changed_pools: set[int] = field(default_factory=set)
+    claims: Mapping[str, ClaimRow]
+    claim_rows: LockedRows[ClaimRow]
+    volume_rows: LockedRows[VolumeRow]
+    #: Changes of counters by pool.
+    changes: dict[int, CounterChange] = field(default_factory=dict)
+    external: dict[int, float] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)
     ordered: list[str] = field(default_factory=list)
     past: list[str] = field(default_factory=list)
 
-    def purge(self, claim: models.Claim, pool_id: int) -> None:
+    @property
+    def volumes(self) -> Mapping[str, VolumeRow]:
+        """The locked volumes by id."""
+        return self.volume_rows.rows
+
+    def purge(self, claim: ClaimRow, pool_id: int) -> None:
         """Order the purge of the copy of a claim's volume in a pool."""
         order = purge(claim, pool_id, self.locked.backends[pool_id])
-        self.session.add(order)
+        self.claim_rows.insert(order)
         self.ordered.append(order.id)
 
-    def add_allocated(self, pool_id: int, size: int, *, deleted: int = 0, moved: int = 0) -> None:
-        """Add GiB to the allocated capacity of a pool; see :class:`~pool_counters.AllocationChange`."""
-        change = pool_counters.AllocationChange(size, deleted, moved)
-        self.added[pool_id] = self.added.get(pool_id, pool_counters.AllocationChange()).plus(change)
-
-    def confirm(self, claim: models.Claim, ending: EndedOperation) -> None:
+    def confirm(self, claim: ClaimRow, ending: EndedOperation) -> None:
         """Mark a claim as confirmed: its capacity is in use."""
         claim.state = pool_counters.CONFIRMED
         self.record_end(claim, ending)
         claim.contained = self._is_contained(claim, ending)
-        if claim.contained:
-            self.changed_pools.add(claim.pool_id)
+        claim.contained_by_all = self._is_contained_by_all(claim)
 
-    def release(self, claim: models.Claim, ending: EndedOperation, *, deleted: bool = False) -> None:
+    def release(self, claim: ClaimRow, ending: EndedOperation, *, deleted: bool = False) -> None:
         """Release a claim: it no longer counts as allocated, and stays in flight until it is contained.
 
         ``deleted`` is whether its volume was deleted, else the copy is in another pool or there never was one.
@@ -184,32 +226,39 @@ class Settlement:
         if claim.state in pool_counters.LIVE:
             size = claim.size_gb
             is_move = not deleted and (claim.verb == claim_verbs.MIGRATE or claim.state == pool_counters.CONFIRMED)
-            self.add_allocated(claim.pool_id, -size, deleted=size if deleted else 0, moved=-size if is_move else 0)
+            self._add(claim.pool_id, CounterChange(deleted=size if deleted else 0, moved=-size if is_move else 0))
         claim.state = pool_counters.RELEASED
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may still show the copy, or may never have shown it: a later report decides.
         claim.contained = claim.contained or self._is_contained(claim, ending)
-        # If its pool has left the storage, no other pool has to see the claim.
-        is_contained_by_all = claim.contained and (
-            claim.contained_by_all or self.locked.storages[claim.pool_id] is None
-        )
-        if verified_clean or is_contained_by_all:
-            self.session.delete(claim)
-        else:
+        if not claim.contained or not claim.contained_by_all:
             self.record_end(claim, ending)
-        self.changed_pools.add(claim.pool_id)
+        claim.contained_by_all = self._is_contained_by_all(claim)
+        if verified_clean or (claim.contained and claim.contained_by_all):
+            self.claim_rows.delete(claim)
 
-    def record_end(self, claim: models.Claim, ending: EndedOperation) -> None:
+    def record_end(self, claim: ClaimRow, ending: EndedOperation) -> None:
         """Record the epoch, the tick and the storage's stamp at which a claim ended."""
         claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
+        pool = self.locked.rows[claim.pool_id]
+        if pool.storage_id is not None:
+            claim.end_stamp = pool.stamp + 1
+
+    def _is_contained(self, claim: ClaimRow, ending: EndedOperation) -> bool:
+        return (ending.epoch, ending.tick) < self.locked.rows[claim.pool_id].covers
+
+    def _is_contained_by_all(self, claim: ClaimRow) -> bool:
+        """Return whether no other pool has to see a claim: none is on its storage, or the figures of all contain it.
+
+        A claim that the figures of its own pool lack stays as it is.
+        """
         storage_id = self.locked.storages[claim.pool_id]
-        if storage_id is not None:
-            claim.end_stamp = self.stamps.get(storage_id, 0) + 1
+        if claim.contained_by_all or not claim.contained:
+            return claim.contained_by_all
+        others = () if storage_id is None else self.locked.shared[storage_id]
+        return all(pool.contains(claim) for pool in others if pool.is_present and pool.id != claim.pool_id)
 
-    def _is_contained(self, claim: models.Claim, ending: EndedOperation) -> bool:
-        return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]
-
-    def remove_external(self, claim: models.Claim) -> float | None:
+    def remove_external(self, claim: ClaimRow) -> float | None:
         """Take a managed copy out of the pool's external capacity; return its listed size, None if not listed."""
         discrepancies = self.session.scalars(
             sa.select(models.Discrepancy).where(
@@ -221,48 +270,87 @@ class Settlement:
         if not discrepancies:
             return None
         size = math.fsum(row.listed_gb for row in discrepancies)
-        pool = self.session.get_one(models.Pool, claim.pool_id)
-        pool.external_gb = max(0.0, pool.external_gb - size)
+        pool = self.locked.rows[claim.pool_id]
+        before = self.external.get(pool.id, pool.counters.external)
+        after = self.external[pool.id] = max(0.0, before - size)
+        for other in () if pool.storage_id is None else self.locked.shared[pool.storage_id]:
+            if other.id != pool.id and not other.is_part:
+                self._add(other.id, CounterChange(shared_allocated=math.ceil(after) - math.ceil(before)))
+        self.session.execute(sa.update(models.Pool).where(models.Pool.id == pool.id).values(external_gb=after))
         for row in discrepancies:
             self.session.delete(row)
         return size
 
-    def release_copy(self, claim: models.Claim, ending: EndedOperation) -> None:
+    def release_copy(self, claim: ClaimRow, ending: EndedOperation) -> None:
         """Release all claims of a volume in a pool, after its copy there is gone.
 
         Earlier operations on this volume have ended too: the agent works on each volume in order.
         """
-        other_claims = self.session.scalars(
-            sa.select(models.Claim).where(
-                models.Claim.volume_id == claim.volume_id,
-                models.Claim.pool_id == claim.pool_id,
-                models.Claim.id != claim.id,
-                models.Claim.state.in_(pool_counters.LIVE),
-            )
-        )
-        for other_claim in other_claims:
-            self.release(other_claim, ending, deleted=claim.verb == claim_verbs.DELETE)
+        for other_claim in list(self.claim_rows.rows.values()):
+            of_copy = (other_claim.volume_id, other_claim.pool_id) == (claim.volume_id, claim.pool_id)
+            if of_copy and other_claim.id != claim.id and other_claim.state in pool_counters.LIVE:
+                self.release(other_claim, ending, deleted=claim.verb == claim_verbs.DELETE)
+
+    def write_rows(self) -> None:
+        """Write the changes of volumes and claims, and add up what they change in the counters."""
+        for before, after in self.claim_rows.changes():
+            for pool_id, change in self._effects(before).items():
+                self._add(pool_id, CounterChange().minus(change))
+            for pool_id, change in self._effects(after).items():
+                self._add(pool_id, change)
+        connection = self.session.connection()
+        self.volume_rows.write(connection)
+        self.claim_rows.write(connection)
 
     def finish(self) -> Result:
-        """Write the counters and return the result."""
+        """Write the rows and the counters, and return the result."""
         self.session.flush()
-        if self.added:
-            pool_counters.add_to_pools(self.session, self.locked, self.added)
-        if self.changed_pools:
-            pool_counters.recount_in_flight(self.session, self.changed_pools)
-        pool_counters.recount_shared(self.session, self.locked.shared)
+        self.write_rows()
+        pool_counters.add_to_pools(self.session, self.locked, self.changes)
         return Result(
-            pool_counters.read(self.session, self.locked.backends.keys()),
+            {id: self._counters_after(pool) for id, pool in self.locked.rows.items()},
             tuple(self.ended),
             tuple(self.unplaced),
             tuple(self.ordered),
             tuple(self.past),
         )
 
+    def _counters_after(self, pool: pool_counters.LockedPool) -> pool_counters.Counters:
+        counters = self.changes.get(pool.id, CounterChange()).applied_to(pool.counters)
+        return replace(counters, external=self.external.get(pool.id, counters.external))
 
-def purge(claim: models.Claim, pool_id: int, backend_id: int) -> models.Claim:
+    def _add(self, pool_id: int, change: CounterChange) -> None:
+        self.changes[pool_id] = self.changes.get(pool_id, CounterChange()).plus(change)
+
+    def _effects(self, claim: ClaimRow | None) -> Mapping[int, CounterChange]:
+        """Return what a claim counts in its own pool and in the others on its storage, by pool; None counts nothing.
+
+        A settlement adds the difference of the effects before and after it. An example: a claim of 20 GiB in pool 1,
+        on one storage with pool 2, neither of whose figures contains it. Its volume is deleted::
+
+                                     pool 1: allocated, in flight    pool 2: shared allocated, shared in flight
+            before, confirmed                       20         20                          20                20
+            after, released                          0         20                           0                20
+            difference                             -20          0                         -20                 0
+        """
+        if claim is None:
+            return {}
+        own = self.locked.rows[claim.pool_id]
+        allocated = claim.size_gb if claim.state in pool_counters.LIVE else 0
+        size, physical = (0, 0) if claim.contained else (claim.size_gb, claim.physical_gb)
+        effects = {own.id: CounterChange(allocated, size, physical)}
+        for pool in () if own.storage_id is None else self.locked.shared[own.storage_id]:
+            if pool.id != own.id:
+                is_seen = claim.contained_by_all or pool.contains(claim)
+                size, physical = (0, 0) if is_seen else (claim.size_gb, claim.physical_gb)
+                whole = CounterChange(0, 0, 0, allocated, size, physical)
+                effects[pool.id] = CounterChange(shared_in_flight_physical=physical) if pool.is_part else whole
+        return effects
+
+
+def purge(claim: ClaimRow, pool_id: int, backend_id: int) -> ClaimRow:
     """Return a claim that orders the purge of a volume's copy in a pool."""
-    return models.Claim(
+    return ClaimRow(
         id=str(uuid.uuid4()),
         volume_id=claim.volume_id,
         backend_id=backend_id,

@@ -55,6 +55,8 @@ class Patience:
     connect: float = dialects.CONNECT_TIMEOUT
     #: For a running host to refuse a connection.
     refusal: float = 1.0
+    #: Until single reads look again whether the server takes writes.
+    demotion: float = 1.0
     #: Until a time by the database's clock is read again.
     recent_time: float = 60.0
     #: Until a transaction causes a probe of the server, and between two probes.
@@ -94,6 +96,7 @@ class Database:
         self.engine = engine
         self._patience = patience
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
+        self._readers = dialects.for_single_reads(engine)
         self.connectivity = db_errors.Connectivity(dialects.public_address(engine.url), patience.quiet)
         self._writer = galera.Writer() if engine.dialect.name in dialects.GALERA else None
         #: The last time that was read, by the clocks of the database and of this process.
@@ -248,6 +251,30 @@ class Database:
                     raise
 
         self.run(removing)
+
+    def read(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``work(session, ...)``, which executes one statement that reads, and return its result.
+
+        Nothing else is sent to the database: the statement is a transaction of its own. After a lost connection
+        ``work`` runs again, as with :meth:`run`. A server that takes no writes any more is noticed within
+        ``Patience.demotion`` seconds: its figures are no older than that.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
+        """
+
+        def attempt() -> T:
+            with orm.Session(self._readers, expire_on_commit=False) as session:
+                last = self._last_time
+                if last is None or time.monotonic() - last[1] > self._patience.demotion:
+                    self._last_time = dialects.require_writable(session.connection()), time.monotonic()
+                if self._writer is not None:
+                    self._enter(self._writer, session)
+                result = work(session, *args, **kwargs)
+            if self.connectivity.failing:
+                self.connectivity.record_answer()
+            return result
+
+        return self._run(attempt)
 
     @contextlib.contextmanager
     def reading(self, *, snapshot: bool = False, patient: bool = True) -> Iterator[orm.Session]:

@@ -17,6 +17,9 @@ from tonnage.ledger.models.base import utcnow
 #: Execution option of connections that only read.
 READ_ONLY = "tonnage_read_only"
 
+#: Execution option of connections that execute a single statement: SQLite needs no transaction for it.
+SINGLE_READ = "tonnage_single_read"
+
 #: Execution option of connections whose transactions wait only for a moment for the write lock of SQLite.
 IMPATIENT = "tonnage_impatient"
 
@@ -184,9 +187,23 @@ def prepare_sqlite(connection: sqlite3.Connection, timeouts: Timeouts) -> None:
     cursor.close()
 
 
+def for_single_reads(engine: sa.Engine) -> sa.Engine:
+    """Return an engine with the same connections, each of which executes one statement that reads.
+
+    PostgreSQL gets no BEGIN and no ROLLBACK then. MariaDB gets none for a transaction that only reads, and would be
+    asked for autocommit each time.
+    """
+    options: dict[str, Any] = {READ_ONLY: True, SINGLE_READ: True}
+    if engine.dialect.name == "postgresql":
+        options["isolation_level"] = "AUTOCOMMIT"
+    return engine.execution_options(**options)
+
+
 def begin_sqlite(connection: sa.Connection) -> None:
     """Begin a transaction; take the write lock unless the transaction only reads."""
     options = connection.get_execution_options()
+    if options.get(SINGLE_READ, False):
+        return
     if options.get(READ_ONLY, False):
         connection.exec_driver_sql("BEGIN")
     elif options.get(IMPATIENT, False):

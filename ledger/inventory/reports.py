@@ -175,7 +175,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     if waiting or storages or vanished or moved or unusable:
         locked = pool_counters.lock(session, written | covered | vanished | unusable, storages)
         on_storage = locked.storages
-        storages |= locked.shared
+        storages |= locked.shared.keys()
     _write(session, reports, ids)
     for report, last in zip(reports, before, strict=True):
         if report.unusable:

@@ -9,10 +9,11 @@ volumes and claims.
 """
 
 import math
+import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -72,20 +73,41 @@ def from_row(values: Iterable[float]) -> Counters:
     )
 
 
-class AllocationChange(NamedTuple):
-    """GiB by which the allocated capacity of a pool changes, negative if it falls.
+class CounterChange(NamedTuple):
+    """GiB by which the counters of a pool change, negative if they fall.
 
-    ``deleted`` is the part that falls because volumes were deleted, ``moved`` the part that rises (negative: falls)
-    because volumes are migrated. The rest is created, or a creation is taken back.
+    ``deleted`` is the part of the allocated capacity that falls because volumes were deleted, ``moved`` the part that
+    rises (negative: falls) because volumes are migrated. The rest is created, or a creation is taken back.
     """
 
-    size: int = 0
+    allocated: int = 0
+    in_flight: int = 0
+    in_flight_physical: int = 0
+    shared_allocated: int = 0
+    shared_in_flight: int = 0
+    shared_in_flight_physical: int = 0
     deleted: int = 0
     moved: int = 0
 
-    def plus(self, other: "AllocationChange") -> "AllocationChange":
+    def plus(self, other: "CounterChange") -> "CounterChange":
         """Return the sum of two changes."""
-        return AllocationChange(self.size + other.size, self.deleted + other.deleted, self.moved + other.moved)
+        return CounterChange(*map(operator.add, self, other))
+
+    def minus(self, other: "CounterChange") -> "CounterChange":
+        """Return the difference of two changes."""
+        return CounterChange(*map(operator.sub, self, other))
+
+    def applied_to(self, counters: Counters) -> Counters:
+        """Return the counters after this change."""
+        return Counters(
+            counters.allocated + self.allocated,
+            counters.in_flight + self.in_flight,
+            counters.in_flight_physical + self.in_flight_physical,
+            counters.shared_allocated + self.shared_allocated,
+            counters.shared_in_flight + self.shared_in_flight,
+            counters.shared_in_flight_physical + self.shared_in_flight_physical,
+            counters.external,
+        )
 
 
 _POOL = models.table(models.Pool).c
@@ -109,33 +131,82 @@ def allocated_on_backends(session: orm.Session) -> dict[int, int]:
     return {row[0]: int(row[1]) for row in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class LockedPools:
-    """Pools whose rows, and whose backends' rows, are locked: maps from pool id to backend, storage and last report.
+class EndedClaim(Protocol):
+    """The part of a claim that tells when it ended."""
 
-    ``epochs`` maps the ids of the locked backends to their epochs, ``shared`` are the ids of all storages of the pools.
+    @property
+    def backend_id(self) -> int: ...
+    @property
+    def end_epoch(self) -> int | None: ...
+    @property
+    def end_tick(self) -> int | None: ...
+    @property
+    def end_stamp(self) -> int | None: ...
+
+
+class PoolPlace(NamedTuple):
+    """The backend and the storage of a pool."""
+
+    pool_id: int
+    backend_id: int
+    storage_id: str | None
+
+
+class LockedPool(NamedTuple):
+    """The row of a locked pool; ``stamp`` is the current stamp of its storage.
+
+    ``is_part`` is whether it is a part carved out of its storage: only physical capacity of other pools counts there.
     """
 
+    id: int
+    backend_id: int
+    storage_id: str | None
+    is_part: bool
+    is_present: bool
+    covers: Covers
+    covers_stamp: int
+    stamp: int
+    counters: Counters
+
+    def contains(self, claim: "EndedClaim") -> bool:
+        """Return whether the figures of this pool contain a claim of another pool on its storage."""
+        return _is_covered(claim, _Coverage(self.backend_id, *self.covers, self.covers_stamp))
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPools:
+    """Pools whose rows, and whose backends' rows, are locked: their rows, and maps to backend and storage.
+
+    ``epochs`` maps the ids of the locked backends to their epochs. ``shared`` maps each storage of the pools to the
+    pools on it.
+    """
+
+    rows: Mapping[int, LockedPool]
     backends: Mapping[int, int]
     storages: Mapping[int, str | None]
-    covers: Mapping[int, Covers]
     epochs: Mapping[int, int]
-    shared: frozenset[str]
+    shared: Mapping[str, Sequence[LockedPool]]
 
 
 _BACKEND = models.table(models.Backend).c
+_STORAGE = models.table(models.Storage).c
 _IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_OF_POOLS = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
+_PLACES = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
 _ON_STORAGES = sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS))
 _READ_BACKENDS = (
     sa.select(_BACKEND.id, _BACKEND.epoch, _BACKEND.rules_generation).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
 )
-_READ_POOLS = (
-    sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.covers_epoch, _POOL.covers_tick)
-    .where(_POOL.id.in_(_IDS))
-    .order_by(_POOL.id)
+_COLUMNS_OF_POOLS = (
+    *(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.storage_free_gb.is_not(None), _POOL.present),
+    *(_POOL.covers_epoch, _POOL.covers_tick, _POOL.covers_stamp),
+    # An older stamp than that of the moment of the lock would do, too: the operation had ended before this statement.
+    sa.select(_STORAGE.stamp).where(_STORAGE.name == _POOL.storage_id).scalar_subquery(),
+    *(_POOL[column.key] for column in COLUMNS),
 )
+_READ_POOLS = sa.select(*_COLUMNS_OF_POOLS).where(_POOL.id.in_(_IDS)).order_by(_POOL.id)
+_READ_STORAGE = sa.select(*_COLUMNS_OF_POOLS).where(_POOL.storage_id == sa.bindparam("ids")).order_by(_POOL.id)
 _LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()
+_LOCK_STORAGE = _READ_STORAGE.with_for_update()
 
 
 def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> LockedPools:
@@ -149,28 +220,66 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     """
     session.flush()
     connection = session.connection()
+    return lock_placed(session, [PoolPlace(*row) for row in _select(connection, _PLACES, pool_ids)], storage_ids)
 
-    def select(statement: sa.Select[Any], ids: Collection[Any]) -> list[Any]:
-        return [
-            row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})
-        ]
 
-    pool_rows = select(_OF_POOLS, pool_ids)
-    storages = {row[2] for row in pool_rows if row[2] is not None} | set(storage_ids)
-    ids, backend_ids = {row[0] for row in pool_rows}, {row[1] for row in pool_rows}
-    ids.update(row[0] for row in select(_ON_STORAGES, storages))
-    backends = select(_LOCK_BACKENDS, backend_ids)
+def lock_placed(
+    session: orm.Session,
+    places: Collection[PoolPlace],
+    storage_ids: Collection[str] = (),
+    *,
+    with_shared: bool = True,
+) -> LockedPools:
+    """Do the same as :func:`lock` for pools whose places have been read in this transaction.
+
+    Without ``with_shared`` the other pools on the storages are not locked: no counter of a pool must change then.
+    """
+    connection = session.connection()
+    ids = {place.pool_id for place in places}
+    storages = {place.storage_id for place in places if place.storage_id is not None}.union(storage_ids)
+    is_one_storage = with_shared and len(storages) == 1 and all(place.storage_id in storages for place in places)
+    if with_shared and storages and not is_one_storage:
+        ids.update(row[0] for row in _select(connection, _ON_STORAGES, storages))
+    backends = _select(connection, _LOCK_BACKENDS, {place.backend_id for place in places})
     for backend in backends:
         if backend.rules_generation < 0:
             raise ledger_identity.moved(session)
-    rows = select(_LOCK_POOLS, ids)
+    rows: list[Any] = []
+    if is_one_storage:
+        rows += connection.execute(_LOCK_STORAGE, {"ids": next(iter(storages))})
+    # A pool may have left its storage before its backend was locked.
+    rows += _select(connection, _LOCK_POOLS, ids.difference(row[0] for row in rows))
+    pools = [_locked_pool(row) for row in rows]
+    shared: dict[str, list[LockedPool]] = {}
+    for pool in pools:
+        if pool.storage_id is not None:
+            shared.setdefault(pool.storage_id, []).append(pool)
     return LockedPools(
-        {row[0]: row[1] for row in rows},
-        {row[0]: row[2] for row in rows},
-        {row[0]: (int(row[3]), int(row[4])) for row in rows},
+        {pool.id: pool for pool in pools},
+        {pool.id: pool.backend_id for pool in pools},
+        {pool.id: pool.storage_id for pool in pools},
         {row[0]: int(row[1]) for row in backends},
-        frozenset(row[2] for row in rows if row[2] is not None),
+        shared,
     )
+
+
+def _locked_pool(row: Any) -> LockedPool:
+    id, backend_id, storage_id, is_part, is_present, epoch, tick, covers_stamp, stamp, *counters = row
+    return LockedPool(
+        id=id,
+        backend_id=backend_id,
+        storage_id=storage_id,
+        is_part=bool(is_part),
+        is_present=is_present,
+        covers=(int(epoch), int(tick)),
+        covers_stamp=int(covers_stamp),
+        stamp=int(stamp or 0),
+        counters=from_row(counters),
+    )
+
+
+def _select(connection: sa.Connection, statement: sa.Select[Any], ids: Collection[Any]) -> list[Any]:
+    return [row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})]
 
 
 def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: int | None = None) -> bool:
@@ -187,17 +296,16 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: 
     return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
-def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, AllocationChange]) -> None:
-    """Change the allocated capacity of locked pools and of their backends; ``added`` maps pools to their changes."""
+def add_to_pools(session: orm.Session, locked: LockedPools, changes: Mapping[int, CounterChange]) -> None:
+    """Change the counters of locked pools, and the allocated capacity of their backends.
+
+    ``changes`` maps the ids of the pools to their changes.
+    """
     by_backend: dict[int, int] = {}
-    for pool_id, change in added.items():
-        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + change.size
+    for pool_id, change in changes.items():
+        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + change.allocated
     add_to_backends(session, by_backend)
-    rows = [
-        {"of": pool_id, "more": change.size, "gone": change.deleted, "came": change.moved}
-        for pool_id, change in sorted(added.items())
-        if any(change)
-    ]
+    rows = [{"of": pool_id, **change._asdict()} for pool_id, change in sorted(changes.items()) if any(change)]
     if rows:
         session.connection().execute(_ADD_TO_POOL, rows)
 
@@ -217,26 +325,44 @@ _CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
     models.Backend.draining.is_(False),
     models.Backend.rules_generation == sa.bindparam("rules"),
 )
-_ADD_TO_POOL = _allocation_update(models.table(models.Pool)).values(
-    deleted_gb=_POOL.deleted_gb + sa.bindparam("gone", type_=sa.BigInteger()),
-    moved_gb=_POOL.moved_gb + sa.bindparam("came", type_=sa.BigInteger()),
+_ADD_TO_POOL = (
+    sa.update(models.table(models.Pool))
+    .where(_POOL.id == sa.bindparam("of"))
+    .values(
+        {
+            column: _POOL[column] + sa.bindparam(name, type_=sa.BigInteger())
+            for name, column in (
+                ("allocated", "allocated_capacity_gb"),
+                ("in_flight", "in_flight_gb"),
+                ("in_flight_physical", "in_flight_physical_gb"),
+                ("shared_allocated", "shared_allocated_gb"),
+                ("shared_in_flight", "shared_in_flight_gb"),
+                ("shared_in_flight_physical", "shared_in_flight_physical_gb"),
+                ("deleted", "deleted_gb"),
+                ("moved", "moved_gb"),
+            )
+        }
+    )
 )
 
 
 def add_to_shared(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:
     """Add a new claim of one pool to the ``shared`` counters of the other pools on its storage. They must be locked."""
-    pool = models.Pool
-    whole = sa.case((pool.storage_free_gb.is_(None), size), else_=0)
-    session.execute(
-        sa.update(pool)
-        .where(pool.storage_id == storage_id, pool.id != pool_id)
-        .values(
-            shared_allocated_gb=pool.shared_allocated_gb + whole,
-            shared_in_flight_gb=pool.shared_in_flight_gb + whole,
-            shared_in_flight_physical_gb=pool.shared_in_flight_physical_gb + physical,
-        )
-        .execution_options(synchronize_session=False)
+    parameters = {"storage": storage_id, "claimed": pool_id, "size": size, "physical": physical}
+    session.connection().execute(_ADD_TO_SHARED, parameters)
+
+
+_WHOLE_SIZE = sa.case((_POOL.storage_free_gb.is_(None), sa.bindparam("size", type_=sa.BigInteger())), else_=0)
+_ADD_TO_SHARED = (
+    sa.update(models.table(models.Pool))
+    .where(_POOL.storage_id == sa.bindparam("storage"), _POOL.id != sa.bindparam("claimed"))
+    .values(
+        shared_allocated_gb=_POOL.shared_allocated_gb + _WHOLE_SIZE,
+        shared_in_flight_gb=_POOL.shared_in_flight_gb + _WHOLE_SIZE,
+        shared_in_flight_physical_gb=_POOL.shared_in_flight_physical_gb
+        + sa.bindparam("physical", type_=sa.BigInteger()),
     )
+)
 
 
 def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:

@@ -106,6 +106,9 @@ class Placer:
         self.observers = observers
         #: The names of the pools in which placements are counted that are not booked yet.
         self._tentative: set[str] = set()
+        #: Whether there were limits at the last look. Where there were none, a decision is made without them, and the
+        #: look before the end of its transaction tells whether that was right.
+        self._has_limits = True
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book the decisions, and send the commands."""
@@ -137,6 +140,7 @@ class Placer:
                 pools_to_lock |= changed_pools.pool_ids
             except QuotaChanged as taken_quota:
                 instruments.CONFLICTS.inc()
+                self._has_limits = True
                 quota_conflict = taken_quota
             except scheduling_rules.RulesChanged:
                 try:
@@ -185,7 +189,9 @@ class Placer:
         lookup = resolution.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held, demands = None, []
-        if limits.has_volume_limits(session, self.quotas.defaults):
+        if self._has_limits:
+            self._has_limits = limits.has_volume_limits(session, self.quotas.defaults)
+        if self._has_limits:
             new = [item for item in work if key_of(item).request_id not in stored_keys]
             demands = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
             held = reservations.reserve(session, self.quotas, demands, lock_counters=lock_quotas or bool(pools_to_lock))
@@ -226,7 +232,7 @@ class Placer:
             plan.hint_targets,
             unbooked_volumes,
         )
-        if plan.bookings:
+        if plan.bookings or held is None:
             reservations.require_same_limits(session, self.quotas, held, demands)
         # Pools that were locked before the decision have not changed since.
         if locked is None and plan.stale_refusals and self._cache_refresh.has_outgrown(session, booked):

@@ -193,8 +193,8 @@ MUTATIONS = (
     Mutation(
         "The ledger keeps the key of a request for a week after its volume.",
         "ledger/claims/operation_outcomes.py",
-        "        .values(counted_from=models.utcnow())\n",
-        "        .values(counted_from=models.RequestKey.counted_from)\n",
+        "    .values(counted_from=models.utcnow())\n",
+        "    .values(counted_from=_KEY.counted_from)\n",
         (guards.STORED_REQUEST_KEYS,),
     ),
     Mutation(
@@ -221,7 +221,7 @@ MUTATIONS = (
     Mutation(
         "A confirmed claim counts as contained only if it ended before the last report.",
         "ledger/claims/settlement.py",
-        "return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]",
+        "return (ending.epoch, ending.tick) < self.locked.rows[claim.pool_id].covers",
         "return True",
         (guards.POOL_COUNTERS,),
     ),
@@ -256,11 +256,11 @@ MUTATIONS = (
     Mutation(
         "The end of a delete, not its request, releases the capacity.",
         "ledger/claims/deletions.py",
-        "    session.add(claim)\n    volume.status",
-        "    session.add(claim)\n"
-        "    pool_counters.add_to_backends(session, {pools[volume.pool_id]: -volume.size_gb})\n"
-        '    row = {"of": volume.pool_id, "more": -volume.size_gb, "gone": 0, "came": 0}\n'
-        "    session.connection().execute(pool_counters._ADD_TO_POOL, row)\n"
+        "    claims.insert(claim)\n    volume.status",
+        "    claims.insert(claim)\n"
+        "    pool_counters.add_to_backends(session, {place.backend_id: -volume.size_gb})\n"
+        "    row = pool_counters.CounterChange(-volume.size_gb)._asdict()\n"
+        '    session.connection().execute(pool_counters._ADD_TO_POOL, {"of": volume.pool_id, **row})\n'
         "    volume.status",
         (guards.DELETIONS,),
     ),
@@ -359,9 +359,51 @@ MUTATIONS = (
     Mutation(
         "An ended claim gets the stamp of the next report.",
         "ledger/claims/settlement.py",
-        "self.stamps.get(storage_id, 0) + 1",
-        "self.stamps.get(storage_id, 0)",
+        "claim.end_stamp = pool.stamp + 1",
+        "claim.end_stamp = pool.stamp",
         (guards.POOL_COUNTERS,),
+    ),
+    Mutation(
+        "A settlement takes back what its claims counted before.",
+        "ledger/claims/settlement.py",
+        "                self._add(pool_id, CounterChange().minus(change))\n",
+        "                self._add(pool_id, CounterChange())\n",
+        (guards.SETTLEMENT,),
+    ),
+    Mutation(
+        "A claim that a settlement changes counts in the other pools on the storage.",
+        "ledger/claims/settlement.py",
+        "            if pool.id != own.id:\n",
+        "            if pool.id == own.id:\n                continue\n            if False:\n",
+        (guards.SETTLEMENT,),
+    ),
+    Mutation(
+        "A settled claim counts in another pool until the figures of that pool contain it.",
+        "ledger/claims/settlement.py",
+        "is_seen = claim.contained_by_all or pool.contains(claim)",
+        "is_seen = claim.contained_by_all or claim.contained",
+        (guards.SETTLEMENT,),
+    ),
+    Mutation(
+        "A claim is done only when the figures of all pools on the storage contain it.",
+        "ledger/claims/settlement.py",
+        "return all(pool.contains(claim) for pool in others",
+        "return any(True for pool in others",
+        (guards.SETTLEMENT,),
+    ),
+    Mutation(
+        "A part of a storage counts only the physical capacity of other pools' claims.",
+        "ledger/claims/settlement.py",
+        "effects[pool.id] = CounterChange(shared_in_flight_physical=physical) if pool.is_part else whole",
+        "effects[pool.id] = whole",
+        (guards.SETTLEMENT,),
+    ),
+    Mutation(
+        "A delete locks the pool of its volume before it refers to it.",
+        "ledger/claims/deletions.py",
+        '            raise database.StaleRead(f"volume {row.id} has moved")\n',
+        "            continue\n",
+        (guards.DELETIONS,),
     ),
     Mutation(
         "A released claim counts in other pools on the storage until their reports contain it.",

@@ -20,6 +20,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, request_keys, settlement
+from tonnage.ledger.claims.row_changes import ClaimRow
 from tonnage.ledger.db import database, dialects
 from tonnage.ledger.locks import pool_counters, scheduling_rules
 from tonnage.ledger.models import claim_verbs
@@ -209,7 +210,7 @@ def settle(session: orm.Session, ends: Sequence[SeenEnd], seen_volumes: Sequence
             work.release(row, ending, deleted=end.deleted)
         elif row.state == pool_counters.PENDING:
             work.confirm(row, _ending(work, row, last[row.backend_id], kept=True))
-    session.flush()
+    work.write_rows()
     counted = _counted(session, [volume.volume_id for volume in seen_volumes])
     for volume in seen_volumes:
         if volume.pool in by_name:
@@ -246,11 +247,10 @@ def _counted(session: orm.Session, volume_ids: Collection[str]) -> dict[tuple[st
 
 def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, size: int, last: Mapping[int, int]) -> None:
     """Claim the ``size`` GiB that the claims of a volume lack."""
-    claim = models.Claim
     if size <= 0:
         return
     backend_id = work.locked.backends[pool_id]
-    adopted = claim(
+    adopted = ClaimRow(
         id=str(uuid.uuid4()),
         volume_id=volume.volume_id,
         backend_id=backend_id,
@@ -262,9 +262,7 @@ def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, size: 
         target_size_gb=volume.size_gb,
         provisioning=(Provisioning.THICK if volume.physical else Provisioning.THIN).value,
     )
-    work.session.add(adopted)
-    work.add_allocated(pool_id, size)
-    work.changed_pools.add(pool_id)
+    work.claim_rows.insert(adopted)
     if volume.ended:
         work.confirm(adopted, _ending(work, adopted, last[backend_id], kept=True))
 
@@ -276,7 +274,7 @@ def _last_probes(session: orm.Session, backend_ids: Collection[int]) -> dict[int
 
 
 def _ending(
-    work: settlement.Settlement, claim: models.Claim, tick: int, *, kept: bool, clean: bool = False
+    work: settlement.Settlement, claim: ClaimRow, tick: int, *, kept: bool, clean: bool = False
 ) -> settlement.EndedOperation:
     return settlement.EndedOperation(
         claim_id=claim.id,

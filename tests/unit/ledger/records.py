@@ -123,7 +123,7 @@ class Records:
         self.add(models.Discrepancy(pool_id=pool_id, volume_id=name, category=category, listed_gb=listed_gb))
 
     def recount(self) -> None:
-        """Make the counters of all pools and backends agree with the claims, without regard to shared storages."""
+        """Make the counters of all pools and backends agree with the claims."""
         with self.database.engine.begin() as connection:
             for column, size, condition in (
                 ("allocated_capacity_gb", "size_gb", "state IN ('pending', 'confirmed', 'abandoned')"),
@@ -134,6 +134,7 @@ class Records:
                 connection.execute(sa.text(f"UPDATE pools SET {column} = {total}"))
             total = "(SELECT COALESCE(SUM(allocated_capacity_gb), 0) FROM pools WHERE backend_id = backends.id)"
             connection.execute(sa.text(f"UPDATE backends SET allocated_capacity_gb = {total}"))
+        self.run(pool_counters.recount_shared, [name for (name,) in self.rows("SELECT name FROM storages")])
 
     def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run plain SQL, and return the rows of a query."""

@@ -313,10 +313,8 @@ class World:
         [deletion] = self.database.run(deletions.begin, [deletions.Order(volume_id, self.request_id())])
         if isinstance(deletion, Exception):
             raise deletion
-        if deletion.claim_id is not None:
-            with self.database.reading() as session:
-                for claim in backends.load_pending(session, ids=[deletion.claim_id]):
-                    self.dispatcher.send(claim)
+        if deletion.order is not None:
+            self.dispatcher.send(deletion.order)
 
     def deliver(self, *messages: Outcome | BackendReport) -> None:
         for message in messages:

@@ -36,7 +36,7 @@ def test_each_deletion_has_its_own_answer(world: World) -> None:
         ],
     )
     assert isinstance(first, deletions.Deletion)
-    assert first.claim_id is not None
+    assert first.order is not None
     assert isinstance(missing, errors.NotFound)
     assert again == deletions.Deletion(None)
 

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ends of claims: what counts as allocated and in flight afterwards, and which rows stay."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import orm
 
 from tests.unit.ledger.records import Records
@@ -164,6 +170,81 @@ def test_the_end_of_a_claim_on_a_shared_storage_is_ordered_among_its_looks(recor
     assert records.rows("SELECT contained, end_stamp FROM claims") == [(True, 8)]
     shared = "SELECT shared_allocated_gb, shared_in_flight_gb FROM pools WHERE id = :id"
     assert records.rows(shared, id=other) == [(3, 3)]
+
+
+ENDS = st.fixed_dictionaries(
+    {
+        "pool": st.integers(0, 3),
+        "state": st.sampled_from([pool_counters.PENDING, pool_counters.CONFIRMED]),
+        "earlier": st.none() | st.tuples(st.integers(1, 9), st.integers(1, 5)),
+        "contained": st.booleans(),
+        "how": st.sampled_from(["confirm", "release", "clean", "delete", "leave"]),
+        "tick": st.integers(1, 12),
+    }
+)
+POOLS = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 12), st.integers(0, 6)), min_size=4, max_size=4)
+
+
+@settings(max_examples=40)
+@given(pools=POOLS, ends=st.lists(ENDS, min_size=1, max_size=4), stamp=st.integers(0, 6))
+def test_a_settlement_changes_the_counters_as_a_recount_would(
+    pools: list[tuple[bool, bool, int, int]], ends: list[dict[str, Any]], stamp: int
+) -> None:
+    """Pools of two backends, three of them on one storage; claims in any state end in any way."""
+    records = Records()
+    records.add(models.Storage(name="array", stamp=stamp))
+    ids = [
+        records.pool(
+            f"host@{'ab'[number % 2]}#{number}",
+            storage_id="array" if number < 3 else None,
+            storage_free_gb=50.0 if is_part else None,
+            present=present,
+            covers_tick=tick,
+            covers_stamp=covered,
+        )
+        for number, (is_part, present, tick, covered) in enumerate(pools)
+    ]
+    claim_ids = []
+    for number, end in enumerate(ends):
+        shares, (tick, its_stamp) = end["pool"] < 3, end["earlier"] or (None, None)
+        volume_id, ended = records.volume(ids[end["pool"]]), end["state"] == pool_counters.CONFIRMED
+        claim_ids.append(
+            records.claim(
+                volume_id,
+                ids[end["pool"]],
+                state=end["state"],
+                size_gb=2**number,
+                physical_gb=number,
+                contained=end["contained"] and ended,
+                contained_by_all=not shares,
+                end_epoch=1 if ended and tick else None,
+                end_tick=tick if ended else None,
+                end_stamp=its_stamp if ended and shares else None,
+            )
+        )
+    records.recount()
+
+    def settle(session: orm.Session) -> Result:
+        work = settlement.lock(session, ids, [], claim_ids, 3)
+        for claim_id, end in zip(claim_ids, ends, strict=True):
+            # The recount may have dropped it.
+            claim, outcome = work.claims[claim_id], ending(claim_id, end["tick"], ok=end["how"] == "confirm")
+            if end["how"] == "confirm" and claim.state == pool_counters.PENDING:
+                work.confirm(claim, outcome)
+            elif end["how"] != "leave":
+                work.release(claim, replace(outcome, clean=end["how"] == "clean"), deleted=end["how"] == "delete")
+        return work.finish()
+
+    def recount(session: orm.Session) -> Mapping[int, pool_counters.Counters]:
+        pool_counters.recount_in_flight(session, ids)
+        pool_counters.recount_shared(session, ["array"])
+        return pool_counters.read(session, ids)
+
+    rows = "SELECT id, state, contained, contained_by_all FROM claims ORDER BY id"
+    result, settled = records.run(settle), records.rows(rows)
+    assert records.run(pool_counters.read, ids) == result.counters
+    assert records.run(recount) == result.counters
+    assert records.rows(rows) == settled
 
 
 def test_a_purge_is_ordered_in_the_pool_with_the_copy(records: Records, pool: int) -> None:

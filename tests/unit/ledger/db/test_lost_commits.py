@@ -102,7 +102,8 @@ def test_a_settlement_with_a_lost_commit_returns_the_counters(
     def fill(session: orm.Session) -> None:
         session.add(models.Backend(id=1, name="h@b", epoch=1, allocated_capacity_gb=3))
         session.flush()
-        session.add(models.Pool(id=1, backend_id=1, name="h@b#p", allocated_capacity_gb=3, covers_epoch=1, stats={}))
+        counted = {"allocated_capacity_gb": 3, "in_flight_gb": 3}
+        session.add(models.Pool(id=1, backend_id=1, name="h@b#p", covers_epoch=1, stats={}, **counted))
         session.add(models.Volume(id="v", project_id="p", size_gb=3, status="deleting", pool_id=1))
         session.flush()
         for id, verb, state, size in (("made", "create", "confirmed", 3), ("gone", "delete", "pending", 0)):
