@@ -57,8 +57,10 @@ show_progress() {
     '
 }
 
+# Python compiles a module at its first import. To compile all of them here would take most of the time of an installation,
+# and most are never imported.
 pip_install() {
-    if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar=off \
+    if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar=off --no-compile \
         --root-user-action=ignore "$@" 2>&1 | show_progress; then
         tail -n 5 "$log" >&2
         die "installation failed; the output of pip is in $log"
