@@ -82,6 +82,16 @@ def processor_seconds(pid: int) -> float:
     return sum(seconds for _, seconds in _seconds([pid]))
 
 
+def memory_bytes(pid: int) -> int:
+    """Return the unshared memory of a process and its children, in bytes."""
+    process = psutil.Process(pid)
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += one.memory_full_info().uss
+    return total
+
+
 class Usage:
     """Processor time of groups of processes, with their children, between :meth:`begin` and :meth:`end`."""
 
@@ -177,8 +187,8 @@ class ProcessGroup:
         process.terminate()
         process.wait(60)
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-        """Wait until the condition holds.
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 120.0, pause: float = 0.05) -> None:
+        """Wait until the condition holds. ``pause`` is the time between two checks, in seconds.
 
         Raises RuntimeError after ``seconds``, or with the end of the log of a process that has ended.
         """
@@ -189,7 +199,7 @@ class ProcessGroup:
                     raise RuntimeError(f"{name} has ended with {process.returncode}: {self.log_end(name)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"waited {seconds:.0f} s for {what}")
-            time.sleep(0.05)
+            time.sleep(pause)
 
     def log_end(self, name: str) -> str:
         """Return the end of a process's log."""

@@ -87,6 +87,13 @@ class Tonnage(machine.Deployment):
         conf = self._conf("agents", defaults, {**self._more, **sections})
         return self._shop.start("agents", COMMANDS / "tonnage-agent", "--config-file", conf)
 
+    def start_agent(
+        self, name: str, sections: Mapping[str, Mapping[str, Any]], variables: Mapping[str, str]
+    ) -> "subprocess.Popen[str]":
+        """Start an agent with a backend for each section, and return at once. ``variables`` are of the environment."""
+        conf = self._conf(name, {"enabled_backends": ", ".join(sections)}, sections)
+        return self._shop.start(name, COMMANDS / "tonnage-agent", "--config-file", conf, variables=variables)
+
     def stop(self, process: "subprocess.Popen[str]") -> None:
         """Terminate a process gracefully and wait for its end."""
         self._shop.stop(process)
@@ -132,9 +139,12 @@ class Tonnage(machine.Deployment):
             " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
         )
 
-    def wait_until(self, statement: str, number: int, what: str) -> None:
-        """Wait until a statement returns the number. Raises RuntimeError with ``what`` after 600 s."""
-        self._shop.until(lambda: self.number(statement) == number, what, seconds=600)
+    def wait_until(self, statement: str, number: int, what: str, pause: float = 0.05) -> None:
+        """Wait until a statement returns the number. Raises RuntimeError with ``what`` after 600 s.
+
+        ``pause`` is the time between two statements, in seconds.
+        """
+        self._shop.until(lambda: self.number(statement) == number, what, seconds=600, pause=pause)
 
     def wait_until_settled(self) -> None:
         """Wait until the agents have sent the outcome of every operation."""

@@ -68,6 +68,8 @@ class Coalescer(Generic[Item]):
         self._queues: dict[str, collections.deque[tuple[float, Item]]] = {}
         self._in_flight: list[Turn[Item]] = []
         self._rest_end = -math.inf
+        #: When the last turn began, by the clock.
+        self.last_began = -math.inf
 
     @property
     def waiting(self) -> int:
@@ -121,7 +123,8 @@ class Coalescer(Generic[Item]):
         """Take the items of the next turn, None if it may not begin now."""
         if self.pause() != 0.0:
             return None
-        turn: Turn[Item] = Turn(self._clock(), {}, [])
+        self.last_began = self._clock()
+        turn: Turn[Item] = Turn(self.last_began, {}, [])
         self.fill(turn)
         self._in_flight.append(turn)
         return turn

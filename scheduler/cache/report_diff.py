@@ -99,7 +99,7 @@ class ReportDiffer:
             entry = self._entries.get(name)
             if isinstance(short, str) and named.setdefault(name, pool) is not pool:
                 remarks.append((name, "pool_name", f"pool {name} is reported twice; the first one counts"))
-            elif entry is not None and entry.raw == pool:
+            elif entry is not None and (entry.raw is pool or entry.raw == pool):
                 stats[name], raw[name] = entry.stats, entry.raw
             elif number < pools_read:
                 continue  # an earlier part found that it is unusable
@@ -121,7 +121,9 @@ class ReportDiffer:
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {pool_stats.storage_id for pool_stats in stats.values() if pool_stats.storage_id is not None}
         unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
-        pools_without_stamp = [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]
+        pools_without_stamp = (
+            [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped] if unstamped else []
+        )
         self._log_unstamped(backend, {name: str(stats[name].storage_id) for name in pools_without_stamp}, message)
         for name in pools_without_stamp:
             del stats[name], raw[name]

@@ -180,7 +180,8 @@ class DecisionThread:
     def _hand_over(self, jobs: Iterable[_Job[Any, Any]], *, everything: bool) -> None:
         """Hand over the jobs, of these and of those that have waited, that are due now; the others wait.
 
-        The handlers are called in the order in which they were first asked for. With ``everything`` none of them rests.
+        The handler that was called last comes last: between two parts of a report, requests that wait have their turn.
+        With ``everything`` no handler rests.
         """
         for job in jobs:
             coalescer = self._coalescers.get(job.handler)
@@ -188,7 +189,7 @@ class DecisionThread:
                 coalescer = Coalescer(self._batch_size, rests=job.handler in self.paced)
                 self._coalescers[job.handler] = coalescer
             coalescer.add(job)
-        for handler, coalescer in list(self._coalescers.items()):
+        for handler, coalescer in sorted(self._coalescers.items(), key=lambda pair: pair[1].last_began):
             if everything:
                 coalescer.rests = False
             while (turn := coalescer.begin()) is not None:

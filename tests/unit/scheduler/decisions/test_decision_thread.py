@@ -233,14 +233,14 @@ def test_a_thread_that_rests_is_not_abandoned(thread: DecisionThread) -> None:
 class Paced:
     """A decision thread with a paced handler, whose calls take half a second, and with another handler."""
 
-    def __init__(self) -> None:
+    def __init__(self, periodic_tasks: Callable[[], None] | None = None) -> None:
         self.calls: list[tuple[str, list[int]]] = []
         self.times: list[float] = []
         #: Called during each call of the paced handler.
         self.meanwhile: Callable[[], None] = lambda: None
-        self.thread = DecisionThread(batch_size=4, period=3600.0)
+        self.thread = DecisionThread(batch_size=4, period=3600.0 if periodic_tasks is None else 0.0)
         self.thread.paced = (self.paced,)
-        self.thread.start()
+        self.thread.start(periodic_tasks)
 
     def paced(self, items: Sequence[int]) -> list[None]:
         self.calls.append(("paced", list(items)))
@@ -302,6 +302,36 @@ def test_a_whole_batch_ends_the_rest_of_a_handler(paced: Paced) -> None:
         return paced.times[-1] - paced.times[-2] > 0.5 + 0.25 - 0.01
 
     assert not all(rests() for _ in range(4))
+
+
+def test_between_two_calls_of_a_handler_all_others_have_their_turn(paced: Paced) -> None:
+    waiting: list[futures.Future[None]] = []
+
+    def arrive() -> None:
+        paced.meanwhile = lambda: None
+        waiting.append(paced.thread.submit(paced.prompt, 5))
+        waiting.extend(paced.thread.submit(paced.paced, number) for number in (6, 7, 8, 9))  # which end its rest
+
+    paced.meanwhile = arrive
+    paced.call_together([1, 2, 3, 4])
+    assert not futures.wait(waiting, timeout=60).not_done
+    assert paced.calls == [("paced", [1, 2, 3, 4]), ("prompt", [5]), ("paced", [6, 7, 8, 9])]
+
+
+def test_a_handler_whose_rest_has_ended_comes_after_all_others() -> None:
+    paced = Paced(periodic_tasks=lambda: time.sleep(0.4))  # longer than a rest
+    waiting: list[futures.Future[None]] = []
+
+    def arrive() -> None:
+        paced.meanwhile = lambda: None
+        waiting.extend(paced.thread.submit(paced.paced, number) for number in (4, 5))
+        waiting.append(paced.thread.submit(paced.prompt, 6))
+
+    paced.meanwhile = arrive
+    paced.call_together([1, 2, 3])
+    assert not futures.wait(waiting, timeout=60).not_done
+    paced.thread.stop()
+    assert paced.calls == [("paced", [1, 2, 3]), ("prompt", [6]), ("paced", [4, 5])]
 
 
 def test_a_thread_that_stops_calls_a_handler_that_rests(paced: Paced) -> None:
