@@ -24,6 +24,9 @@ PROG = "tonnage-status"
 #: Exit status if the checks could not run, as in other projects. Statuses 0 to 2 are results of the checks.
 _COULD_NOT_CHECK = 255
 
+#: The result of a check that needs what schedulers and agents have reported lately.
+_UNKNOWN = "nobody can tell {}: the ledger cannot be written, so no report is recorded"
+
 #: Seconds after which an unfinished operation causes a warning.
 _LONG = 3600.0
 
@@ -57,14 +60,16 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _writes(self) -> upgradecheck.Result:
         """Check that a write succeeds. If none does, backends and schedulers that are up seem to be down."""
+        refusal = self._refusal()
+        return _success() if refusal is None else _failure(f"{refusal}; requests fail until it can")
+
+    def _refusal(self) -> str | None:
+        """Return why the ledger cannot be written, None if it can."""
         try:
             database.connect(self._conf).require_writable()
         except errors.DatabaseUnreachable as error:
-            return _failure(
-                f"{error.message}; requests fail until it can, and the checks below take backends and schedulers for "
-                "down whose reports cannot be recorded"
-            )
-        return _success()
+            return error.message
+        return None
 
     def _texts(self) -> upgradecheck.Result:
         """Check that all text columns take any text and tell all texts apart."""
@@ -84,6 +89,8 @@ class Checks(upgradecheck.UpgradeCommands):
             if len(set(values.values()) - {None}) > 1:
                 listed = ", ".join(f"{host}: {value}" for host, value in sorted(values.items()))
                 return _failure(f"option {option} has to be the same for all schedulers; {listed}")
+        if not up and self._refusal() is not None:
+            return _warning(_UNKNOWN.format("which schedulers are up"))
         if not up:
             return _warning("no scheduler is up, so nobody can tell whether they agree")
         return _success()
@@ -95,6 +102,8 @@ class Checks(upgradecheck.UpgradeCommands):
             for row in self._backends()
             if not capacity_figures.is_up(row.silence, down_time)
         ]
+        if down and self._refusal() is not None:
+            return _warning(_UNKNOWN.format("which backends are down"))
         return _warning(f"these backends are down: {', '.join(sorted(down))}") if down else _success()
 
     def _pending(self) -> upgradecheck.Result:

@@ -10,7 +10,10 @@ _NOT_AT_HEAD = 3
 
 
 class Sync(base_commands.Command):
-    """Bring the database to this release's schema."""
+    """Bring the database to this release's schema.
+
+    Fails if the ledger cannot be written, also if there is nothing to change.
+    """
 
     options = base_commands.LEDGER
 
@@ -26,6 +29,8 @@ class Sync(base_commands.Command):
             former = before.get(branch.name)
             change = f" ({'they were' if branch.name else 'it was'} at {former or 'none'})"
             print(_sentence(branch.text) + ("" if former == branch.revision else change))
+        # Without a migration nothing has been written so far.
+        ledger.require_writable()
         return 0
 
 

@@ -70,33 +70,59 @@ def shared_overview(
     def compute() -> Overview:
         reasons, forecasts = health(), pool_forecasts()
         with database.reading(snapshot=True, patient=False) as session:
-            return read(session, down_time, reasons, forecasts)
+            # Read after the health check, which tries a write.
+            return read(session, down_time, reasons, forecasts, database.refusal)
 
     return SharedResult(lifetime, compute)
 
 
-def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, PoolForecast]) -> Overview:
-    """Return the overview by one session, whose statements all see the same state of the ledger."""
+def read(
+    session: orm.Session,
+    down_time: float,
+    reasons: list[str],
+    forecasts: Mapping[str, PoolForecast],
+    refusal: str | None = None,
+) -> Overview:
+    """Return the overview by one session, whose statements all see the same state of the ledger.
+
+    ``refusal`` is the cause if the ledger cannot be written.
+    """
     by_id = {row.id: row for row in backends.load_backends(session)}
     rows = sorted(backends.load_pools(session), key=lambda row: row.name)
     rules = scheduling_rules.find(session)
     calculation = Calculation.CINDER if rules is None else Calculation(rules.calculation)
     backend_rows = [by_id[row.backend_id] for row in rows]
     stats = _stats(rows)
-    states = [_State.of(row, backend, down_time) for row, backend in zip(rows, backend_rows, strict=True)]
+    silence = _Silence(down_time, is_recorded=refusal is None)
+    states = [_State.of(row, backend, silence) for row, backend in zip(rows, backend_rows, strict=True)]
     pools: list[PoolOverview] = []
     storage_rooms: dict[str, float] = {}
     if rows:
         table = _table(rows, backend_rows, stats)
         pools = _pools(table, calculation, states, stats.storage_id, forecasts)
         storage_rooms = dict(zip(table.names, np.asarray(table.storage_room).tolist(), strict=True))
-    backend_views = _backends(by_id.values(), pools, drains.load(session), down_time)
-    problem_list = problems.load(session, pools, backend_views, down_time)
+    backend_views = _backends(by_id.values(), pools, drains.load(session), silence)
+    problem_list = problems.load(session, pools, backend_views, down_time, refusal)
     return Overview(
         pools=pools,
         backends=backend_views,
         summary=_summary(pools, storage_rooms, _backend_counts(by_id.values(), down_time), reasons, problem_list),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """The seconds of silence after which a backend is down, and whether the ledger can record reports at all."""
+
+    down_time: float
+    is_recorded: bool
+
+    @property
+    def reason(self) -> str:
+        """The reason of the state "down"."""
+        if not self.is_recorded:
+            return "no report can be recorded, because the ledger cannot be written"
+        return f"no report for more than {self.down_time:g} seconds (service_down_time)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +135,19 @@ class _State:
     collected_at: str | None
 
     @classmethod
-    def of(cls, row: PoolRow, backend: BackendRow, down_time: float) -> "_State":
+    def of(cls, row: PoolRow, backend: BackendRow, silence: _Silence) -> "_State":
         collected_at = _collected_at(backend)
         if row.figures_age is not None and backend.last_report_at is not None:
             # The backend's last report had no usable figures of the pool.
             now = backend.last_report_at + datetime.timedelta(seconds=backend.silence or 0.0)
             collected_at = now - datetime.timedelta(seconds=row.figures_age)
-        word, reason = _word(row, backend, down_time)
+        word, reason = _word(row, backend, silence)
         return cls(word, reason, word == "down" or row.figures_age is not None, text_of_time(collected_at))
 
 
-def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str | None]:
+def _word(row: PoolRow, backend: BackendRow, silence: _Silence) -> tuple[str, str | None]:
     """Return the state of a pool and its reason."""
-    word, reason = _backend_word(backend, down_time)
+    word, reason = _backend_word(backend, silence)
     if word != "down" and is_reported_down(row.stats.get(BACKEND_STATE)):
         return "down", "its driver reports backend_state down"
     if word == "up" and reason is None and row.figures_age is not None:
@@ -129,12 +155,11 @@ def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str
     return word, reason
 
 
-def _backend_word(backend: BackendRow, down_time: float) -> tuple[str, str | None]:
+def _backend_word(backend: BackendRow, silence: _Silence) -> tuple[str, str | None]:
     """Return the state of a backend and its reason; that of one that is up is the notice of its agent."""
     notice = None if backend.notice is None else backend.notice.sentence
-    if not _is_up(backend, down_time):
-        silent = f"no report for more than {down_time:g} seconds (service_down_time)"
-        return "down", silent if notice is None else f"{silent}; {notice}"
+    if not _is_up(backend, silence.down_time):
+        return "down", silence.reason if notice is None else f"{silence.reason}; {notice}"
     if backend.draining:
         return "draining", backend.disabled_reason
     if not backend.enabled:
@@ -293,7 +318,7 @@ def _backends(
     rows: Iterable[BackendRow],
     pools: Iterable[PoolOverview],
     progress: Mapping[str, DrainProgress],
-    down_time: float,
+    silence: _Silence,
 ) -> list[BackendOverview]:
     """Return the backends by name, with the sums of their pools; the reason of a drain has its progress."""
     by_backend: dict[str, list[PoolOverview]] = {}
@@ -301,7 +326,7 @@ def _backends(
         by_backend.setdefault(pool.backend, []).append(pool)
     views = []
     for row in sorted(rows, key=lambda row: row.name):
-        state, reason = _backend_word(row, down_time)
+        state, reason = _backend_word(row, silence)
         if (drain := progress.get(row.name)) is not None:
             reason = drain.text if reason is None else f"{reason}; {drain.text}"
         of_backend = by_backend.get(row.name, [])

@@ -132,10 +132,11 @@ class ProblemSubject(Struct, kw_only=True):
 class Problem(Struct, kw_only=True):
     """A problem that an operator has to look at.
 
-    ``problem`` is ``backends_down``, ``backends_failing`` (up, but the agent has stopped or cannot report),
-    ``pools_over_limit``, ``pools_full``, ``pools_stale``, ``drains_waiting``,
-    ``claims_waiting`` (for longer than an hour), ``refusals`` (of the last 24 hours) or ``pools_full_soon`` (within 14
-    days by the median of the forecast). ``subjects`` are the first of ``count``, and ``command`` shows all of them.
+    ``problem`` is ``ledger_unwritable`` (then ``backends_down`` is left out: no report can be recorded),
+    ``backends_down``, ``backends_failing`` (up, but the agent has stopped or cannot report), ``pools_over_limit``,
+    ``pools_full``, ``pools_stale``, ``drains_waiting``, ``claims_waiting`` (for longer than an hour), ``refusals`` (of
+    the last 24 hours) or ``pools_full_soon`` (within 14 days by the median of the forecast). ``subjects`` are the first
+    of ``count``, and ``command`` shows all of them.
     """
 
     problem: str

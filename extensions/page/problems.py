@@ -24,19 +24,28 @@ WAITING_SECONDS = 3600.0
 #: The command that shows all backends.
 _BACKENDS = ("tonnage", "backends")
 
+#: The command that shows the state of the ledger.
+_STATUS = ("tonnage-status", "upgrade", "check")
+
 #: The seconds of the refusals that are a problem.
 _DAY_SECONDS = 86400.0
 
 
 def load(
-    session: orm.Session, pools: Sequence[PoolOverview], backends: Sequence[BackendOverview], down_time: float
+    session: orm.Session,
+    pools: Sequence[PoolOverview],
+    backends: Sequence[BackendOverview],
+    down_time: float,
+    refusal: str | None = None,
 ) -> list[Problem]:
     """Return the problems of all pools and backends, and those that the ledger shows, by one session.
 
-    A backend is down after ``down_time`` seconds of silence.
+    A backend is down after ``down_time`` seconds of silence. ``refusal`` is the cause if the ledger cannot be written:
+    no backend is silent then, and nobody can record what it reports.
     """
     return [
-        *_of_backends(backends),
+        *_of_ledger(refusal),
+        *_of_backends([] if refusal else backends),
         *_of_pools(pools),
         *_drains(session),
         *_claims(session, down_time),
@@ -50,6 +59,12 @@ def _problem(problem: str, subjects: Sequence[ProblemSubject], *command: str) ->
     if subjects:
         first = list(subjects[:_MAX_SUBJECTS])
         yield Problem(problem=problem, count=len(subjects), subjects=first, command=shlex.join(command))
+
+
+def _of_ledger(refusal: str | None) -> Iterable[Problem]:
+    if refusal is not None:
+        text = f"cannot be written ({refusal}); no request succeeds, and no report can be recorded"
+        yield from _problem("ledger_unwritable", [ProblemSubject(name="ledger", text=text)], *_STATUS)
 
 
 def _of_backends(backends: Sequence[BackendOverview]) -> Iterable[Problem]:

@@ -374,6 +374,10 @@ class Database:
                 self.connectivity.record_loss(error)
             raise
 
+    def empty_log(self) -> None:
+        """Make the log of SQLite empty if it is large and not in use; see :func:`sqlite_file.empty_log`."""
+        sqlite_file.empty_log(self.engine)
+
     def recent_time(self) -> datetime.datetime:
         """Return a time by the database's clock that has passed, mostly less than a minute ago.
 

@@ -2,7 +2,9 @@
 """The file of an SQLite database: making it, and noticing that it was removed or replaced while it is open."""
 
 import contextlib
+import logging
 import os
+import sqlite3
 import threading
 from typing import Any
 
@@ -10,6 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from tonnage.capacity import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Bytes of a log that is not worth the work. SQLite copies commits into the file whenever the log has 4 MB, leaves the
+#: last ones there, and never makes the log smaller.
+_SMALL_LOG = 1_000_000
 
 #: What SQLite appends to the name of the file for its log, which has the commits that are not in the file yet.
 _LOG = "-wal"
@@ -77,6 +85,31 @@ def _refuse_left_log(file: str) -> None:
             "transactions: bring the database back to its place; if it is lost for ever, move its log away too, "
             "then restore a backup or run 'tonnage-manage db sync'"
         )
+
+
+def empty_log(engine: sa.Engine) -> None:
+    """Copy the commits of the log into the file and make the log empty, unless that is small or in use at this moment.
+
+    Does nothing for other databases. An error is left to the next transaction, which meets it too.
+    """
+    file = path_of(engine.url)
+    with contextlib.suppress(OSError, LostFile):
+        if file is None or os.path.getsize(file + _LOG) < _SMALL_LOG:
+            return
+        connection = engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            [timeout] = cursor.execute("PRAGMA busy_timeout").fetchone()
+            cursor.execute("PRAGMA busy_timeout = 0")
+            try:
+                [busy, *_] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                LOG.debug("The log of %s is %s", file, "in use" if busy else "empty")
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {timeout}")
+        except sqlite3.Error as error:
+            LOG.debug("The log of %s stays as it is: %s", file, error)
+        finally:
+            connection.close()
 
 
 class OpenFile:

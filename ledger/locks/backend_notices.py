@@ -27,8 +27,9 @@ DOWN = "down"
 #: The codes of an agent that serves the backend no more.
 ENDED = (STOPPED, WITHDRAWN)
 
-#: Most characters of the text of a notice.
+#: Most characters of the text of a notice, and of its end: that has the way out, after names that may be long.
 _LONGEST_TEXT = 1000
+_LONGEST_END = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,11 @@ def record_refusal(session: orm.Session, name: str, text: str) -> None:
 
 
 def _shortened(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_TEXT]
+    """Return a text on one line; a long one without its middle."""
+    line = " ".join(text.split())
+    if len(line) <= _LONGEST_TEXT:
+        return line
+    return f"{line[: _LONGEST_TEXT - _LONGEST_END - 5]} ... {line[-_LONGEST_END:]}"
 
 
 def _set(session: orm.Session, statement: sa.Update, code: str, text: str) -> None:

@@ -103,7 +103,7 @@ class BackendMonitor:
 class Purge:
     """Deletes rows that have had their time, every five minutes; of many rows, a part in each round.
 
-    ``purges`` are those of extensions.
+    Also empties the log of SQLite then. ``purges`` are those of extensions.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float], purges: Sequence[PurgeFunction] = ()) -> None:
@@ -119,6 +119,7 @@ class Purge:
         now = self._clock()
         if now >= self._due:
             self._due = now + _PURGE
+            self._database.empty_log()
             self._remaining = list(self._purges)
         self._remaining = [purge for purge in self._remaining if self._database.run(purge) >= dialects.CHUNK_SIZE]
 

@@ -123,9 +123,14 @@ def test_the_upgrade_check_tries_a_write(run: Run, world: World) -> None:
     assert results(run, status=1)["Ledger takes writes"]["result"] == 0
     with world.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE write_probes RENAME TO other")
-    check = results(run, status=2)["Ledger takes writes"]
+        connection.execute(sa.update(models.Backend).values(last_report_at=EARLIER))
+    checks = results(run, status=2)
+    check = checks["Ledger takes writes"]
     assert check["details"].startswith("the ledger cannot be written: ")
     assert "write_probes" in check["details"]
+    assert checks["Backends that are down"]["details"] == (
+        "nobody can tell which backends are down: the ledger cannot be written, so no report is recorded"
+    )
 
 
 @on_one_database

@@ -10,6 +10,7 @@ const forms = (number, one, many) => (number === 1 ? one : many);
 // By the name of a problem in the API: its words, the address of the section that shows it, and the link of a subject.
 // `down` are the problems with which nothing is healthy.
 const PROBLEMS = {
+  ledger_unwritable: { words: () => "ledger cannot be written", href: null, link: ({ name }) => name, down: true },
   backends_down: { words: (number) => `${count(number, "backend")} down`, href: "#backends", link: ({ name }) => backendLink(name), down: true },
   backends_failing: { words: (number) => `${count(number, "backend")} without reports`, href: "#backends", link: ({ name }) => backendLink(name) },
   pools_over_limit: { words: (number) => `${count(number, "pool")} over ${forms(number, "its", "their")} limit`, href: "#pools?severity=over", link: ({ name }) => poolLink(name), down: true },

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from tests.unit.cli import command_runs
+from tonnage.capacity import errors
 from tonnage.ledger.db import database, schema
 
 
@@ -27,4 +28,15 @@ def test_the_database_commands_show_each_extension(tmp_path: pathlib.Path, capsy
             )
         assert command_runs.manage("db check", tmp_path) == status
         assert text in capsys.readouterr().out
+    engine.dispose()
+
+
+def test_a_sync_of_a_ledger_that_cannot_be_written_fails(tmp_path: pathlib.Path) -> None:
+    assert command_runs.manage("db sync", tmp_path) == 0
+    assert command_runs.manage("db sync", tmp_path) == 0
+    engine = database.create_engine(f"sqlite:///{tmp_path}/sub/tonnage.sqlite")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE write_probes RENAME TO elsewhere")
+    with pytest.raises(errors.DatabaseUnreachable, match=r"the ledger cannot be written: .*write_probes"):
+        command_runs.manage("db sync", tmp_path)
     engine.dispose()

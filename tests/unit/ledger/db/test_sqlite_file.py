@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file of an SQLite database, and files that vanish while they are open."""
 
+import contextlib
 import os
 import pathlib
+import shutil
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -171,3 +175,49 @@ def test_the_log_of_sqlite_may_vanish_with_the_last_connection(
         (tmp_path / "ledger.sqlite-wal").unlink()
         ledger.run(add)
         assert count(ledger) == number
+
+
+def write_much(ledger: database.Database) -> None:
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE filler (content BLOB)"))
+        connection.execute(sa.text("INSERT INTO filler VALUES (randomblob(2000000))"))
+
+
+def test_a_large_log_is_emptied_and_the_file_has_all_commits(tmp_path: pathlib.Path, ledger: database.Database) -> None:
+    log, copy = tmp_path / "ledger.sqlite-wal", tmp_path / "copy.sqlite"
+    size = log.stat().st_size
+    ledger.empty_log()
+    assert log.stat().st_size == size > 0  # not worth the work
+    write_much(ledger)
+    ledger.empty_log()
+    assert log.stat().st_size == 0
+    shutil.copy(tmp_path / "ledger.sqlite", copy)
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT length(content) FROM filler").fetchall() == [(2_000_000,)]
+    ledger.run(add)
+
+
+def test_a_log_that_is_in_use_stays_and_nobody_waits(tmp_path: pathlib.Path, ledger: database.Database) -> None:
+    log = tmp_path / "ledger.sqlite-wal"
+    with ledger.reading() as session:
+        session.execute(sa.text("SELECT COUNT(*) FROM entries")).all()
+        write_much(ledger)
+        began = time.monotonic()
+        ledger.empty_log()
+        assert time.monotonic() - began < database.PATIENCE.connect
+        assert log.stat().st_size > 2_000_000
+    ledger.run(add)
+    ledger.empty_log()
+    assert log.stat().st_size == 0
+    with ledger.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() > 0
+
+
+def test_the_log_of_a_file_that_is_gone_is_left_to_the_next_transaction(
+    tmp_path: pathlib.Path, ledger: database.Database
+) -> None:
+    write_much(ledger)
+    remove(tmp_path / "ledger.sqlite")
+    ledger.empty_log()
+    with pytest.raises(errors.DatabaseUnreachable, match="was removed"):
+        ledger.run(add)

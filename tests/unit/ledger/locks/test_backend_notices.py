@@ -48,7 +48,7 @@ def test_a_notice_is_recorded_unless_it_is_late(records: Records) -> None:
     record(records, FAILING, "of before the report", seq=10)
     assert notice(records) is None
     record(records, FAILING, "No such file\n\tor directory " + "x" * 2000)
-    assert notice(records) == (FAILING, ("No such file or directory " + "x" * 2000)[:1000])
+    assert notice(records) == (FAILING, "No such file or directory " + "x" * 369 + " ... " + "x" * 600)
     record(records, FAILING, "another error", seq=12)
     assert notice(records) == (FAILING, "another error")
 
@@ -100,3 +100,15 @@ def test_a_hello_ends_every_notice(records: Records, code: str) -> None:
 )
 def test_a_state_has_a_reason(silence: float | None, notice: Notice | None, reason: str | None) -> None:
     assert backend_notices.state_reason(silence, notice, 60.0) == reason
+
+
+def test_a_long_text_keeps_its_end_which_has_the_way_out(records: Records) -> None:
+    text = f"the ledger counts volumes in {'p' * 1200}: mount the file system"
+    record(records, FAILING, text)
+    recorded = notice(records)
+    assert recorded is not None
+    assert len(recorded[1]) == 1000
+    assert recorded[1].startswith("the ledger counts volumes in ppp")
+    assert recorded[1].endswith("ppp: mount the file system")
+    records.run(backend_notices.record_refusal, NAME, text)
+    assert notice(records) == (backend_notices.REFUSED, recorded[1])
