@@ -85,6 +85,20 @@ def test_the_restart_benchmark_runs(run: Run) -> None:
 
 
 @pytest.mark.heavy
+def test_the_benchmark_of_a_large_report_runs(run: Run) -> None:
+    size = ("--databases", "postgresql", "--pools", "3000", "--json")
+    code, found = run("large_report", *size, "--seconds", "2", "--warm-up", "1", "--in-flight", "2")
+    assert code == 0, found
+    assert [one["period"] for one in found] == ["alone", "all pools new", "all pools changed"]
+    for one in found:
+        assert 0 < one["p50"] <= one["p95"] <= one["longest"]
+    for one in found[1:]:
+        assert one["applied_s"] > 0
+        assert one["log_lines"] <= 3
+        assert one["memory_mb"] > 10
+
+
+@pytest.mark.heavy
 def test_the_latency_benchmark_runs(run: Run) -> None:
     times = ("--seconds", "3", "--warm-up", "1", "--in-flight", "1,2", "--poll", "0.05")
     code, found = run("latency", "--json", "--variants", "standalone,tonnage", "--databases", "postgresql", *times)
