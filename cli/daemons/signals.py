@@ -7,6 +7,7 @@ handler, may hold a lock at that moment. A handler that takes the same lock wait
 a pipe, as it does for worker processes, where cotyledon reads it.
 """
 
+import atexit
 import os
 import select
 import signal
@@ -40,8 +41,22 @@ def handle(stop: Callable[[], object], reload: Callable[[], object] | None = Non
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in numbers:
         signal.signal(number, _do_nothing)
+    ignore_at_exit()
     reader = _SignalReader(reading, None if survives_hangup else terminal.Terminal(), stop, reload or stop)
     threading.Thread(target=reader.run, name="signals", daemon=True).start()
+
+
+def ignore_at_exit() -> None:
+    """Ignore all signals that end the process once its work is done: the exit status is that of the work.
+
+    Python gives the signals their default actions back before it has ended.
+    """
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
-from tonnage.cli.daemons import terminal
+from tonnage.cli.daemons import signals, terminal
 
 LOG = logging.getLogger(__name__)
 
@@ -160,6 +160,7 @@ def run(conf: cfg.ConfigOpts, prog: str, plan: WorkerPlan) -> None:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` after a worker's fatal error, which is logged before.
     """
     manager = _Manager(plan)
+    signals.ignore_at_exit()
     cotyledon.oslo_config_glue.setup(manager, conf)
     try:
         manager.run()
