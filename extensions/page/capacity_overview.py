@@ -88,21 +88,29 @@ def read(
     ``refusal`` is the cause if the ledger cannot be written.
     """
     by_id = {row.id: row for row in backends.load_backends(session)}
-    rows = sorted(backends.load_pools(session), key=lambda row: row.name)
     rules = scheduling_rules.find(session)
     calculation = Calculation.CINDER if rules is None else Calculation(rules.calculation)
-    backend_rows = [by_id[row.backend_id] for row in rows]
-    stats = _stats(rows)
     silence = _Silence(down_time, is_recorded=refusal is None)
-    states = [_State.of(row, backend, silence) for row, backend in zip(rows, backend_rows, strict=True)]
     pools: list[PoolOverview] = []
+    absent: set[str] = set()
     storage_rooms: dict[str, float] = {}
-    if rows:
+    # Pools that are no longer reported have a table of their own: they take nothing of the storage of others.
+    for is_absent in (False, True):
+        rows = sorted(backends.load_pools(session, absent=is_absent), key=lambda row: row.name)
+        if not rows:
+            continue
+        backend_rows = [by_id[row.backend_id] for row in rows]
+        stats = _stats(rows)
+        state = _State.of_absent if is_absent else _State.of
+        states = [state(row, backend, silence) for row, backend in zip(rows, backend_rows, strict=True)]
         table = _table(rows, backend_rows, stats)
-        pools = _pools(table, calculation, states, stats.storage_id, forecasts)
-        storage_rooms = dict(zip(table.names, np.asarray(table.storage_room).tolist(), strict=True))
-    backend_views = _backends(by_id.values(), pools, drains.load(session), silence)
-    problem_list = problems.load(session, pools, backend_views, down_time, refusal)
+        absent.update(table.names if is_absent else ())
+        pools += _pools(table, calculation, states, stats.storage_id, {} if is_absent else forecasts)
+        storage_rooms |= zip(table.names, np.asarray(table.storage_room).tolist(), strict=True)
+    pools.sort(key=lambda pool: pool.name)
+    reported = [pool for pool in pools if pool.name not in absent]
+    backend_views = _backends(by_id.values(), reported, drains.load(session), silence)
+    problem_list = problems.load(session, pools, backend_views, down_time, refusal, absent)
     return Overview(
         pools=pools,
         backends=backend_views,
@@ -143,6 +151,15 @@ class _State:
             collected_at = now - datetime.timedelta(seconds=row.figures_age)
         word, reason = _word(row, backend, silence)
         return cls(word, reason, word == "down" or row.figures_age is not None, text_of_time(collected_at))
+
+    @classmethod
+    def of_absent(cls, row: PoolRow, backend: BackendRow, silence: "_Silence") -> "_State":
+        """Return the state of a pool with volumes that was not in the last report. Nobody knows its figures."""
+        word, reason = _backend_word(backend, silence)
+        missing = (
+            f"its backend no longer reports it, and the ledger counts {row.counters.allocated} GiB of volumes there"
+        )
+        return cls("down", f"{missing}; {reason}" if reason and word == "down" else missing, True, None)
 
 
 def _word(row: PoolRow, backend: BackendRow, silence: _Silence) -> tuple[str, str | None]:

@@ -18,7 +18,8 @@ class PoolOverview(Struct, kw_only=True):
 
     ``state`` is ``up``, ``down``, ``disabled`` or ``draining``, that of the backend, with its reason. The figures are
     ``stale`` if the backend is down or its last report had no usable figures of the pool; ``collected_at`` is the time
-    at which the driver began to collect them.
+    at which the driver began to collect them. A pool with volumes that its backend no longer reports is ``down``, and
+    nobody knows of what time its figures are.
 
     Physical: ``used_gb``, ``in_flight_physical_gb`` and ``reserved_gb`` are parts of ``total_gb``, and
     ``physical_left_gb`` is the rest, or less if the storage is shared. Promised: ``promised_gb`` contains
@@ -134,9 +135,9 @@ class Problem(Struct, kw_only=True):
 
     ``problem`` is ``ledger_unwritable`` (then ``backends_down`` is left out: no report can be recorded),
     ``backends_down``, ``backends_failing`` (up, but the agent has stopped or cannot report), ``pools_over_limit``,
-    ``pools_full``, ``pools_stale``, ``drains_waiting``, ``claims_waiting`` (for longer than an hour), ``refusals`` (of
-    the last 24 hours) or ``pools_full_soon`` (within 14 days by the median of the forecast). ``subjects`` are the first
-    of ``count``, and ``command`` shows all of them.
+    ``pools_full``, ``pools_absent`` (no longer reported, and with volumes), ``pools_stale``, ``drains_waiting``,
+    ``claims_waiting`` (for longer than an hour), ``refusals`` (of the last 24 hours) or ``pools_full_soon`` (within 14
+    days by the median of the forecast). ``subjects`` are the first of ``count``, and ``command`` shows all of them.
     """
 
     problem: str

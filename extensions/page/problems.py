@@ -2,7 +2,7 @@
 """The problems that an operator has to look at, the worst first, each with the command that shows all of it."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import orm
 
@@ -37,16 +37,19 @@ def load(
     backends: Sequence[BackendOverview],
     down_time: float,
     refusal: str | None = None,
+    absent: Collection[str] = (),
 ) -> list[Problem]:
     """Return the problems of all pools and backends, and those that the ledger shows, by one session.
 
-    A backend is down after ``down_time`` seconds of silence. ``refusal`` is the cause if the ledger cannot be written:
+    A backend is down after ``down_time`` seconds of silence. ``absent`` are the names of the pools with volumes that
+    are no longer reported. ``refusal`` is the cause if the ledger cannot be written:
     no backend is silent then, and nobody can record what it reports.
     """
     return [
         *_of_ledger(refusal),
         *_of_backends([] if refusal else backends),
         *_of_pools(pools),
+        *_of_absent_pools([pool for pool in pools if pool.name in absent]),
         *_drains(session),
         *_claims(session, down_time),
         *_refusals(session),
@@ -98,6 +101,11 @@ def _of_pools(pools: Sequence[PoolOverview]) -> Iterable[Problem]:
         [ProblemSubject(name=pool.name, text=pool.state_reason or "") for pool in stale],
         *_show(stale),
     )
+
+
+def _of_absent_pools(pools: Sequence[PoolOverview]) -> Iterable[Problem]:
+    subjects = [ProblemSubject(name=pool.name, text=pool.state_reason or "") for pool in pools]
+    return _problem("pools_absent", subjects, *(_show(pools) if pools else ()))
 
 
 def _show(pools: Sequence[PoolOverview]) -> tuple[str, ...]:

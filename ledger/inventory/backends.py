@@ -23,6 +23,9 @@ POOL_KEPT = datetime.timedelta(days=30)
 #: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
+#: Whether a pool was not in the last report and still has volumes.
+IS_ABSENT = sa.and_(models.Pool.present.is_(False), models.Pool.allocated_capacity_gb > 0)
+
 #: The time at which the driver began to collect a pool's figures, if these are not from the last report; null if they
 #: are. For queries that join pools with their backends.
 FIGURES_KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
@@ -190,9 +193,12 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
 
 
 def load_pools(
-    session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None
+    session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None, absent: bool = False
 ) -> list[PoolRow]:
-    """Return the pools that were in their backend's last report; of all backends, of one, or those with these ids."""
+    """Return the pools that were in their backend's last report; of all backends, of one, or those with these ids.
+
+    With ``absent`` those that were not and still have volumes, with their last figures.
+    """
     pool = models.Pool
     statement = (
         sa.select(
@@ -208,7 +214,7 @@ def load_pools(
             *pool_counters.COLUMNS,
         )
         .join(models.Backend, models.Backend.id == pool.backend_id)
-        .where(pool.present.is_(True))
+        .where(IS_ABSENT if absent else pool.present.is_(True))
     )
     if backend is not None:
         statement = statement.where(models.Backend.name == backend)

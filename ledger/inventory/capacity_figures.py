@@ -21,8 +21,6 @@ from tonnage.ledger.locks.backend_notices import Notice
 #: States of claims whose operation has not ended.
 OPEN = ("pending", "abandoned")
 
-_ABSENT = sa.and_(models.Pool.present.is_(False), models.Pool.allocated_capacity_gb > 0)
-
 
 class PoolFigures(NamedTuple):
     """The figures of one pool. Capacities are GiB; None is unknown or infinite, and for a limit: no limit.
@@ -141,7 +139,7 @@ def pools(session: orm.Session, *, backend: str | None = None, with_absent: bool
             backends.FIGURES_KEPT_SINCE,
         )
         .join(backend_model, backend_model.id == pool.backend_id)
-        .where(sa.or_(pool.present.is_(True), _ABSENT) if with_absent else pool.present.is_(True))
+        .where(sa.or_(pool.present.is_(True), backends.IS_ABSENT) if with_absent else pool.present.is_(True))
         .order_by(pool.name)
     )
     if backend is not None:
@@ -155,7 +153,7 @@ def pools(session: orm.Session, *, backend: str | None = None, with_absent: bool
 
 def absent_pools(session: orm.Session) -> set[str]:
     """Return the names of the pools that were not in the last reports and still have volumes."""
-    return set(session.scalars(sa.select(models.Pool.name).where(_ABSENT)))
+    return set(session.scalars(sa.select(models.Pool.name).where(backends.IS_ABSENT)))
 
 
 def thin_pools(session: orm.Session) -> set[str]:

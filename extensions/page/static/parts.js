@@ -74,7 +74,7 @@ const inWords = (severity) => (severity === null ? "" : `, ${SEVERITIES[severity
 
 const number = (value) => (typeof value === "number" ? value : 0);
 
-export const was = (gib, pool, at) => `was ${size(gib)}, ${age(pool.collected_at, at)} ago`;
+export const was = (gib, pool, at) => (pool.collected_at === null ? `was ${size(gib)}` : `was ${size(gib)}, ${age(pool.collected_at, at)} ago`);
 
 // The name of a pool may break after its host and after its backend.
 export const breakable = (name) => name.split(/(?<=[@#])/).map((part, place) => html`${place > 0 && html`<wbr />`}${part}`);

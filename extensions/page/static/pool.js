@@ -18,11 +18,13 @@ export function Pool({ query, time, focus }) {
   </${Section}>`;
 }
 
+// Nobody knows the age of the figures of a pool that is no longer reported.
+const ageOf = (pool, time) => (pool.collected_at === null ? "of the last report that had the pool" : `${age(pool.collected_at, time)} old`);
+
 function Detail({ detail, grain, time }) {
   const { pool } = detail;
   return html`
-    ${pool.stale && html`<p class="warning">These figures are ${age(pool.collected_at, time)} old. The sums do not contain
-      them.</p>`}
+    ${pool.stale && html`<p class="warning">These figures are ${ageOf(pool, time)}. The sums do not contain them.</p>`}
     <div class=${pool.stale ? "sums stale" : "sums"}>
       <div class="sum">
         <h3>Physical: ${taken(pool.physical_percent, pool.physical_severity)}</h3>
@@ -51,7 +53,7 @@ function Detail({ detail, grain, time }) {
       ["fullness", html`<${SeverityWord} severity=${pool.severity} value=${pool.full_percent} />`],
       ["state", html`<${State} state=${pool.state} reason=${pool.state_reason} />`],
       ["zone", pool.availability_zone],
-      ["figures", `${age(pool.collected_at, time)} old`],
+      ["figures", ageOf(pool, time)],
       ["ratio", ratio(pool)],
       ["headroom thin", headroom(pool, pool.headroom_thin_gb)],
       ["headroom thick", headroom(pool, pool.headroom_thick_gb)],

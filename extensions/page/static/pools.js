@@ -45,7 +45,7 @@ const columns = (time) => [
   { key: "headroom_thick_gb", title: "Headroom thick", class: "number", cell: (pool) => headroom(pool, pool.headroom_thick_gb) },
   { key: "max_over_subscription_ratio", title: "Ratio", class: "number", cell: (pool) => ratio(pool) },
   { key: "availability_zone", title: "Zone", cell: (pool) => pool.availability_zone },
-  { key: "collected_at", title: "Figures", class: "number", cell: (pool) => age(pool.collected_at, time) },
+  { key: "collected_at", title: "Figures", class: "number", cell: (pool) => (pool.collected_at === null ? "unknown" : age(pool.collected_at, time)) },
   { key: "state", title: "State", class: "states", cell: (pool) => html`<${State} state=${pool.state} reason=${pool.state_reason} />` },
 ];
 

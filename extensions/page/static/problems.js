@@ -15,6 +15,7 @@ const PROBLEMS = {
   backends_failing: { words: (number) => `${count(number, "backend")} without reports`, href: "#backends", link: ({ name }) => backendLink(name) },
   pools_over_limit: { words: (number) => `${count(number, "pool")} over ${forms(number, "its", "their")} limit`, href: "#pools?severity=over", link: ({ name }) => poolLink(name), down: true },
   pools_full: { words: (number) => `${count(number, "pool")} full`, href: "#pools?severity=full", link: ({ name }) => poolLink(name) },
+  pools_absent: { words: (number) => `${count(number, "pool")} with volumes no longer reported`, href: "#pools?state=down", link: ({ name }) => poolLink(name) },
   pools_stale: { words: (number) => `${count(number, "pool")} without usable figures`, href: "#pools?state=up", link: ({ name }) => poolLink(name) },
   drains_waiting: { words: (number) => `${count(number, "drain")} not done`, href: "#backends", link: ({ name }) => backendLink(name) },
   claims_waiting: { words: (number) => `${count(number, "operation")} ${forms(number, "waits", "wait")} for more than an hour`, href: null, link: ({ name }) => volumeLink(name) },

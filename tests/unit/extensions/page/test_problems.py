@@ -100,6 +100,28 @@ def test_problems_of_pools_and_backends_name_the_worst_first(ledger: database.Da
     assert listed["pools_over_limit"].command == "tonnage pool 'box@a#over'"
 
 
+def test_pools_with_volumes_that_are_no_longer_reported_are_shown(ledger: database.Database) -> None:
+    add(
+        ledger,
+        "box@a",
+        {"here": thin(100, 60), "gone": thin(50, 50, row={"allocated_capacity_gb": 7}), "empty": thin(9, 9)},
+    )
+    with orm.Session(ledger.engine) as session:
+        pool = models.Pool
+        session.execute(sa.update(pool).where(pool.name != "box@a#here").values(present=False))
+        session.commit()
+    pools, summary = read(ledger)
+    assert list(pools) == ["gone", "here"]
+    assert (pools["gone"].state, pools["gone"].stale, pools["gone"].severity) == ("down", True, None)
+    reason = "its backend no longer reports it, and the ledger counts 7 GiB of volumes there"
+    assert pools["gone"].state_reason == reason
+    assert summary.physical.total_gb == 100
+    listed = problems(ledger)
+    assert list(listed) == ["pools_absent"]
+    assert [(subject.name, subject.text) for subject in listed["pools_absent"].subjects] == [("box@a#gone", reason)]
+    assert listed["pools_absent"].command == "tonnage pool 'box@a#gone'"
+
+
 def test_no_backend_is_down_because_the_ledger_cannot_be_written(ledger: database.Database) -> None:
     add(ledger, "box@b", {"q": thin(100, 60)}, silence=600)
     ledger.connectivity.record_refusal(OSError("database or disk is full"))
