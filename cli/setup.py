@@ -74,6 +74,18 @@ class _Formatter(formatters.ContextFormatter):
         return line + newline + more
 
 
+#: What RabbitMQ answers for a fan-out while no receiver runs: the exchange goes with the last of them.
+_NO_EXCHANGE = "NOT_FOUND - no exchange"
+
+
+def _tells_news(record: standard_logging.LogRecord) -> bool:
+    """Return whether a record of the library of the message bus is more than that no receiver of a message runs.
+
+    The sender tells that, in one line, and sends again.
+    """
+    return _NO_EXCHANGE not in record.getMessage()
+
+
 class UsageError(errors.TonnageError):
     """The command line is wrong."""
 
@@ -115,6 +127,7 @@ def configure(
         conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
     log_records.install()
+    standard_logging.getLogger("oslo.messaging._drivers.impl_rabbit").addFilter(_tells_news)
     if not conf.use_json:
         form = _Formatter(project=PROJECT, version=tonnage.__version__, datefmt=conf.log_date_format, config=conf)
         for handler in standard_logging.getLogger().handlers:

@@ -61,6 +61,9 @@ _REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
 #: The exceptions of oslo.messaging when it gives up, and those of its libraries for a failed first connection.
 FAILURES = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError, *_REFUSALS)
 
+#: What RabbitMQ answers for a fan-out while no receiver runs: the exchange goes with the last of them.
+_NO_EXCHANGE = "NOT_FOUND - no exchange"
+
 #: Seconds for which a server with a database is sought for a call.
 _SEARCH = 2.0
 
@@ -308,6 +311,8 @@ class Peer:
             raise self._unreachable(method.name, error) from None
 
     def _unreachable(self, name: str, error: Exception) -> errors.Unavailable:
+        if _NO_EXCHANGE in str(error):
+            return errors.Unavailable(f"no {self._name} is connected to the message bus, so {name} could not be sent")
         return errors.Unavailable(
             f"the message bus did not take {name} for the {self._name}: {describe_failure(error)}"
         )

@@ -33,6 +33,9 @@ def main():
     print(cfg.CONF.state_path, cfg.CONF.rpc_response_timeout)
     logging.getLogger("tonnage.test").info("for the log")
     logging.getLogger("stevedore.named").warning("noise")
+    library = logging.getLogger("oslo.messaging._drivers.impl_rabbit")
+    library.error("Failed to publish message: Basic.publish: (404) NOT_FOUND - no exchange 'noise' in vhost '/'")
+    library.error("%s is unreachable", "the server")
     try:
         raise errors.DriverError("No such file: '/srv/a'")
     except errors.DriverError as error:
@@ -62,6 +65,7 @@ def test_values_of_the_file_precede_the_defaults_and_logs_go_to_standard_error(f
     assert (done.returncode, done.stdout) == (0, "/elsewhere 7\n")
     assert "INFO tonnage.test [-] for the log" in done.stderr
     assert "noise" not in done.stderr
+    assert "the server is unreachable" in done.stderr
     assert "Eventlet" not in done.stderr
 
 
