@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import reports, statement_cache, suites
+from tests import reports, sqlite_files, statement_cache, suites
 
 pytest_plugins = ["tests.servers.fixtures"]
 
@@ -21,6 +21,7 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("tonnage")
 
 statement_cache.share_between_engines()
+sqlite_files.leave_to_the_kernel()
 
 _ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}
 

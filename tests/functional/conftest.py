@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.functional.deployment import Addresses, Deployment
+from tests.servers import ledger_schema
 
 pytest.register_assert_rewrite("tests.functional.commands")
 
@@ -26,7 +27,7 @@ on_one_database = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", params=["standalone", "postgresql", "mariadb"])
 def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
-    """A function that makes deployments with an empty database and an empty message bus."""
+    """A function that makes deployments with an empty ledger and an empty message bus."""
     if request.param == "standalone":
         yield lambda *args, **kwargs: Deployment(Addresses(), *args, **kwargs)
         return
@@ -35,7 +36,7 @@ def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
     @contextlib.contextmanager
     def deployed(*args: Any, **kwargs: Any) -> Iterator[Deployment]:
         with (
-            databases.database() as url,
+            databases.database(ledger_schema.options_with_tables(databases)) as url,
             broker.virtual_host() as bus,
             Deployment(Addresses(url, bus), *args, **kwargs) as deployment,
         ):

@@ -22,25 +22,43 @@ import sys
 import warnings
 from importlib import metadata
 
+from sqlalchemy import orm
+
+from tonnage import extension
+
 #: What the commands import, also what some of them import late.
 _MODULES = (
+    "tonnage.cli.start",
     "tonnage.cli.daemons.agent",
     "tonnage.cli.daemons.api",
     "tonnage.cli.daemons.scheduler",
     "tonnage.cli.daemons.standalone",
     "tonnage.cli.manage",
     "tonnage.cli.status",
+    "tonnage.cli.commands.backend",
     "tonnage.cli.tonnage",
     "tonnage.cli.simulation.explain",
     "tonnage.extensions.replay.log_replay",
     "tonnage.cli.overviews.placement_reasons",
     "tonnage.drivers.filesystem.driver",
+    "tonnage.filters.retry",
+    "tonnage.weighers.allocated_capacity",
+    "tonnage.weighers.capacity",
+    "tonnage.weighers.chance",
+    "tonnage.weighers.headroom",
+    "tonnage.weighers.volume_number",
+    "alembic.command",
+    "cliff.formatters.commaseparated",
+    "cliff.formatters.json_format",
+    "cliff.formatters.value",
+    "cliff.formatters.yaml_format",
     "kombu.transport.memory",
     "kombu.transport.pyamqp",
     "oslo_messaging._drivers.impl_rabbit",
     "psycopg",
     "pymysql",
     "sqlite3",
+    "wcwidth",
 )
 
 
@@ -97,11 +115,24 @@ def _serve(requests: socket.socket) -> list[str] | None:
         requests.send(b"%d" % pid)
 
 
+def _import_extensions() -> None:
+    """Import what daemons import of the extensions that they enable."""
+    for declaration in extension.installed().values():
+        for part in (
+            *(declaration.options, declaration.check, declaration.tables, declaration.scheduler),
+            *(declaration.api, declaration.listener, declaration.policies, declaration.metrics),
+        ):
+            if part:
+                extension.load(part)
+
+
 def main() -> None:
     """Import the commands, then serve."""
     gc.disable()
     for module in _MODULES:
         importlib.import_module(module)
+    _import_extensions()
+    orm.configure_mappers()
     gc.freeze()
     gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as requests:
