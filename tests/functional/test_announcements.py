@@ -212,9 +212,9 @@ def test_each_threshold_crossing_is_announced_once_despite_kills(
 
 
 @pytest.fixture
-def ledgers(database_url: str) -> Iterator[list[database.Database]]:
+def ledgers(ledger_url: str) -> Iterator[list[database.Database]]:
     """Return two database objects for the same ledger, as of two schedulers."""
-    engines = [database.create_engine(database_url) for _ in range(2)]
+    engines = [database.create_engine(ledger_url) for _ in range(2)]
     ledger_schema.create(engines[0])
     yield [database.Database(engine) for engine in engines]
     for engine in engines:

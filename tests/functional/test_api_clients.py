@@ -554,7 +554,7 @@ def test_malformed_requests_get_4xx_answers_without_internals(tonnage: Deploymen
 
 
 @pytest.mark.parametrize(
-    "more", [("--max-time", "10", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
+    "more", [("--max-time", "4", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
 )
 def test_the_api_conforms_to_its_openapi_document(
     tonnage: Deployment, tmp_path: pathlib.Path, more: tuple[str, ...]

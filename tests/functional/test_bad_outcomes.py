@@ -20,8 +20,8 @@ from tonnage.scheduler.requests.placement_requests import Retry
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[sa.Engine]:
-    engine = database.create_engine(database_url)
+def ledger(ledger_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     yield engine
     engine.dispose()

@@ -33,9 +33,9 @@ GROWN, DELETED = 2, 1
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[database.Database]:
+def ledger(ledger_url: str) -> Iterator[database.Database]:
     """A ledger with pools of a backend that is up."""
-    engine = database.create_engine(database_url)
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     with orm.Session(engine) as session:
         session.add(models.Backend(id=1, name="host@b", last_report_at=models.utcnow()))
@@ -115,12 +115,12 @@ def check(ledger: database.Database, begun: int, rounds: int, last: datetime.dat
 
 @pytest.mark.heavy
 def test_killed_writers_and_a_clock_set_back_leave_no_double_and_no_invented_row(
-    ledger: database.Database, database_url: str, tmp_path: pathlib.Path
+    ledger: database.Database, ledger_url: str, tmp_path: pathlib.Path
 ) -> None:
     clock = tmp_path / "clock"
     began = time.time()
     clock.write_text(f"{began} 0")
-    writers = Writers(database_url, clock)
+    writers = Writers(ledger_url, clock)
     draw = random.Random(5)
     for _ in range(KILLS):
         writers.start()

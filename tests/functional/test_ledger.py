@@ -37,15 +37,18 @@ from tonnage.scheduler.decisions import resolution
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[sa.Engine]:
+    """An empty database."""
     engine = database.create_engine(database_url)
     yield engine
     engine.dispose()
 
 
 @pytest.fixture
-def ledger(engine: sa.Engine) -> sa.Engine:
+def ledger(ledger_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
-    return engine
+    yield engine
+    engine.dispose()
 
 
 EXTENSIONS = extension.installed()

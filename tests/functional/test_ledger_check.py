@@ -22,8 +22,8 @@ BOOKINGS = 25
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[sa.Engine]:
-    engine = database.create_engine(database_url)
+def engine(ledger_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     yield engine
     engine.dispose()

@@ -24,8 +24,8 @@ THREADS = 8
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[database.Database]:
-    engine = database.create_engine(database_url)
+def ledger(ledger_url: str) -> Iterator[database.Database]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     access = database.Database(engine)
     yield access

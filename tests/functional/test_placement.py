@@ -317,8 +317,8 @@ def test_placement_is_found_in_the_catalog_with_the_options_of_nova(placement_se
             wrong.providers()
 
 
-def test_every_database_finds_the_allocations_to_write(database_url: str) -> None:
-    engine = database.create_engine(database_url)
+def test_every_database_finds_the_allocations_to_write(ledger_url: str) -> None:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     pools = {f"p{number}": thin() for number in range(2)}
     world = World(pools, engine=engine).started()

@@ -35,7 +35,7 @@ _COMBINATIONS = [
     for number, name in enumerate(fixtures.DATABASES)
     for position, source in enumerate(("ledger", "counters"))
 ]
-on_each_database = pytest.mark.parametrize(("database_url", "source"), _COMBINATIONS, indirect=True)
+on_each_database = pytest.mark.parametrize(("ledger_url", "source"), _COMBINATIONS, indirect=True)
 
 
 @pytest.fixture(params=["counters", "ledger"])
@@ -44,8 +44,8 @@ def source(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[sa.Engine]:
-    engine = database.create_engine(database_url, max_overflow=30)
+def engine(ledger_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(ledger_url, max_overflow=30)
     ledger_schema.create(engine)
     yield engine
     engine.dispose()
@@ -203,7 +203,7 @@ class Latecomer:
 
 
 #: SQLite runs one transaction at a time.
-@pytest.mark.parametrize("database_url", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("ledger_url", ["postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("source", ["counters"], indirect=True)
 @pytest.mark.parametrize("others", [False, True])
 def test_a_limit_that_is_set_before_a_booking_applies_to_it(
@@ -225,7 +225,7 @@ def test_a_limit_that_is_set_before_a_booking_applies_to_it(
     assert used(engine, "late") == 5
 
 
-@pytest.mark.parametrize("database_url", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("ledger_url", ["postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("source", ["counters"], indirect=True)
 @pytest.mark.parametrize("others", [False, True])
 def test_a_limit_that_is_set_during_a_booking_counts_it(

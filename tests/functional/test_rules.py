@@ -20,8 +20,8 @@ from tonnage.rpc.messages import Answer
 
 
 @pytest.fixture
-def world(database_url: str) -> Iterator[World]:
-    engine = database.create_engine(database_url)
+def world(ledger_url: str) -> Iterator[World]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     world = World({"p0": StoragePool(10, 2.0, thin=True, thick=False)}, engine=engine).started()
     world.database.run(scheduling_rules.register_scheduler, me(20.0), 60.0)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from tests import suites
-from tests.servers import base, keystone, lvm_guest, mariadb, placement, postgresql, rabbitmq
+from tests.servers import base, keystone, ledger_schema, lvm_guest, mariadb, placement, postgresql, rabbitmq
 
 AnyServer = TypeVar("AnyServer", bound=base.Server)
 
@@ -97,4 +97,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iter
         yield f"sqlite:///{tmp_path / 'tonnage.sqlite'}"
     else:
         with request.getfixturevalue(f"{request.param}_server").database() as url:
+            yield url
+
+
+@pytest.fixture(params=[pytest.param(name, id=name) for name in DATABASES])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
+    """The URL of a database on each supported database, which :func:`ledger_schema.create` fills in the least time."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'tonnage.sqlite'}"
+    else:
+        server = request.getfixturevalue(f"{request.param}_server")
+        with server.database(ledger_schema.options_with_tables(server)) as url:
             yield url

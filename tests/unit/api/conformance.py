@@ -5,9 +5,13 @@ import functools
 import json
 import re
 from typing import Any
+from urllib import parse
 
 import jsonschema_rs
 from falcon import testing
+
+#: The address of the document in references.
+_ADDRESS = "openapi:"
 
 #: Statuses of responses that the document does not describe: unknown path, unknown method, malformed header.
 _UNDESCRIBED = (400, 403, 404, 405, 406, 413)
@@ -23,6 +27,8 @@ class Conformance:
 
     def __init__(self, document: Any) -> None:
         self._document = document
+        # The validator of a response then compiles only the components that it names.
+        self._registry = jsonschema_rs.Registry([(_ADDRESS, document)], draft=jsonschema_rs.Draft202012)
         # Literal paths first: /volumes/detail is not a volume.
         paths = sorted(document["paths"], key=lambda path: path.count("{"))
         self._templates = [(re.compile(_pattern(path)), path) for path in paths]
@@ -56,5 +62,6 @@ class Conformance:
         response = self._document["paths"][template][method]["responses"][status]
         if "content" not in response:
             return None
-        schema = response["content"]["application/json"]["schema"]
-        return jsonschema_rs.Draft202012Validator({**schema, "components": self._document["components"]})
+        place = ("paths", template, method, "responses", status, "content", "application/json", "schema")
+        pointer = "/".join(parse.quote(name.replace("~", "~0").replace("/", "~1")) for name in place)
+        return jsonschema_rs.Draft202012Validator({"$ref": f"{_ADDRESS}#/{pointer}"}, registry=self._registry)

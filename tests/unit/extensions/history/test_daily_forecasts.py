@@ -21,9 +21,9 @@ DAY = datetime.timedelta(days=1)
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[database.Database]:
+def ledger(ledger_url: str) -> Iterator[database.Database]:
     """A ledger with two pools."""
-    engine = database.create_engine(database_url)
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     with orm.Session(engine) as session:
         session.add(models.Backend(id=1, name="host@b", last_report_at=models.utcnow()))

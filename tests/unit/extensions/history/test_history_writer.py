@@ -44,9 +44,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[database.Database]:
+def ledger(ledger_url: str) -> Iterator[database.Database]:
     """A ledger with two pools of a backend that has just reported."""
-    engine = database.create_engine(database_url)
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     with orm.Session(engine) as session:
         session.add(models.Backend(id=1, name="host@b", last_report_at=models.utcnow()))
@@ -267,7 +267,7 @@ def test_a_clock_that_was_a_year_ahead_does_not_end_the_history(ledger: database
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("database_url", ["sqlite", "postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("ledger_url", ["sqlite", "postgresql", "mariadb"], indirect=True)
 def test_after_a_year_the_size_does_not_grow(
     ledger: database.Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

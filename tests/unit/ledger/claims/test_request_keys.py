@@ -18,8 +18,8 @@ LATER = replace(KEY, answer={"claim_id": "second"})
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[database.Database]:
-    engine = database.create_engine(database_url)
+def ledger(ledger_url: str) -> Iterator[database.Database]:
+    engine = database.create_engine(ledger_url)
     ledger_schema.create(engine)
     found = database.Database(engine)
     yield found
