@@ -146,7 +146,7 @@ def test_a_file_is_managed_and_unmanaged(tonnage: Deployment, backend: str) -> N
         found: list[dict[str, Any]] = tonnage.rest.get("manageable_volumes/detail", host=pool)["manageable-volumes"]
         return found
 
-    (found,) = listed()
+    (found,) = wait_for(listed, "the file is listed")
     assert (found["reference"], found["size"], found["extra_info"]) == ({"source-name": foreign.name}, 2, pool)
     body = {"volume": {"host": pool, "ref": found["reference"], "name": "mine now"}}
     answer = tonnage.rest.request("POST", "manageable_volumes", body)
