@@ -112,6 +112,9 @@ class ReportHandler:
         Return the errors, by backend.
         """
         try:
+            if self._database.refusal is not None:
+                # Reports have no stamps while none can be recorded. No remark on them helps anybody.
+                self._database.require_writable()
             self._apply_together(messages)
         except errors.Unavailable as error:
             LOG.log(log_level(error), "%d report(s) could not be applied: %s", len(messages), error.message)

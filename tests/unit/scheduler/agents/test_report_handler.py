@@ -233,6 +233,14 @@ def test_an_auto_ratio_stays_as_it_was_worked_out_until_the_next_report(world: W
     assert world.rows(f"SELECT ratio FROM pools WHERE name = '{name}'") == [(3.0,)]
 
 
+def test_no_remark_is_made_on_reports_that_cannot_be_recorded(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    report = changed(world.agent.look(), "p0", total_capacity_gb="many")
+    world.database.connectivity.record_refusal(OSError("database or disk is full"))
+    [result] = world.report_handler.reports([report])
+    assert isinstance(result, errors.DatabaseUnreachable)
+    assert "total_capacity_gb" not in caplog.text
+
+
 class LargeWorld(World):
     """A backend with seven pools, whose reports are applied in parts of at most three."""
 
