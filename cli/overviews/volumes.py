@@ -65,7 +65,6 @@ class Volumes(base_commands.Lister):
     group = "look"
     options = base_commands.LEDGER
     columns = VOLUMES
-    empty = "There is no such volume"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
@@ -92,6 +91,7 @@ class Volumes(base_commands.Lister):
             "pool": parsed_args.pool,
             "volume_type": parsed_args.type,
         }
+        self.empty = "There is no such volume" if any(filters.values()) else "There is no volume"
         rows = ledger_rows.read(self.conf, parsed_args, "volumes", **filters)
         return with_waits(VOLUMES, rows), rows
 

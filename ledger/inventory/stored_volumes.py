@@ -8,7 +8,6 @@ from sqlalchemy import orm
 
 from tonnage.capacity.pools.pool import short_name
 from tonnage.ledger import models
-from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory.listings import Listed
 from tonnage.ledger.locks import pool_counters
 
@@ -45,17 +44,17 @@ def counted(session: orm.Session, backend: str, pools: Collection[str]) -> dict[
 
     ``backend`` is ``host@backend``; ``pools`` and the keys of the result are names within it.
     """
-    claim, pool = models.Claim, models.Pool
-    counts: dict[str, int] = {}
-    for names in dialects.in_chunks(_full_names(backend, pools)):
-        rows = session.execute(
-            sa.select(pool.name, sa.func.count(claim.volume_id.distinct()))
-            .join(claim, claim.pool_id == pool.id)
-            .where(pool.name.in_(names), claim.state.in_(pool_counters.LIVE))
-            .group_by(pool.name)
-        )
-        counts.update((short_name(name), int(count)) for name, count in rows)
-    return counts
+    if not pools:
+        return {}
+    claim, pool, names = models.Claim, models.Pool, frozenset(pools)
+    rows = session.execute(
+        sa.select(pool.name, sa.func.count(claim.volume_id.distinct()))
+        .join(claim, claim.pool_id == pool.id)
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(models.Backend.name == backend, claim.state.in_(pool_counters.LIVE))
+        .group_by(pool.name)
+    )
+    return {short_name(name): int(count) for name, count in rows if short_name(name) in names}
 
 
 def unlisted(session: orm.Session, backend: str, pools: Collection[str], volumes: Collection[Listed]) -> dict[str, int]:
@@ -64,24 +63,22 @@ def unlisted(session: orm.Session, backend: str, pools: Collection[str], volumes
     A volume with an operation that has not ended is not settled: it may not exist yet, or not any more. The arguments
     are as in :func:`counted`.
     """
-    claim, pool = models.Claim, models.Pool
+    if not pools:
+        return {}
+    claim, pool, names = models.Claim, models.Pool, frozenset(pools)
+    rows = session.execute(
+        sa.select(pool.name, claim.volume_id)
+        .join(claim, claim.pool_id == pool.id)
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(models.Backend.name == backend)
+        .group_by(pool.name, claim.volume_id)
+        .having(sa.func.count(sa.case((claim.state != pool_counters.CONFIRMED, claim.id))) == 0)
+    )
     settled: dict[str, set[str]] = {}
-    for names in dialects.in_chunks(_full_names(backend, pools)):
-        rows = session.execute(
-            sa.select(pool.name, claim.volume_id)
-            .join(claim, claim.pool_id == pool.id)
-            .where(pool.name.in_(names))
-            .group_by(pool.name, claim.volume_id)
-            .having(sa.func.count(sa.case((claim.state != pool_counters.CONFIRMED, claim.id))) == 0)
-        )
-        for name, volume_id in rows:
+    for name, volume_id in rows:
+        if short_name(name) in names:
             settled.setdefault(short_name(name), set()).add(volume_id)
     for volume in volumes:
         if volume.volume_id in settled.get(volume.pool, ()):
             del settled[volume.pool]
     return {name: len(volume_ids) for name, volume_ids in settled.items()}
-
-
-def _full_names(backend: str, pools: Collection[str]) -> list[str]:
-    """Return the full names of pools; a name that no report could have would be an error of the database."""
-    return [f"{backend}#{name}" for name in pools if name.isprintable()]

@@ -98,7 +98,7 @@ def test_a_volume_in_error_waits_for_no_purge_of_its_copies(ledger: Ledger) -> N
 
 
 def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
-    assert ledger.run("volumes") == "There is no such volume\n"
+    assert ledger.run("volumes") == "There is no volume\n"
     assert ledger.run("claims") == "No operation is under way\n"
 
 
