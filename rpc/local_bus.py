@@ -1,66 +1,200 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bus within one process, ``kombu+memory://``, without polling.
+"""The bus within one process, ``kombu+memory://``: a driver of oslo.messaging that hands messages over directly.
 
-kombu's memory transport looks for messages at an interval, which oslo.messaging sets to nothing: each listening thread
-of an idle process would spin. This one waits until something has been put.
+The thread that sends a message gives it to the threads of its server. No thread listens, no queue is polled, and an
+answer wakes the thread that waits for it. A message without a server waits until one listens, as on RabbitMQ, at most
+for its time to live.
 """
 
-import queue
+import collections
+import itertools
 import threading
 import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
 from typing import Any
 
-import kombu.transport
-from kombu.transport import memory
+import msgspec
+import oslo_messaging
+from oslo_messaging._drivers import base
+
+#: Seconds for which a message without a time to live waits for a server.
+_LONGEST_WAIT = 3600.0
+
+#: Most messages that wait for a server. The oldest is dropped then.
+_MOST_WAITING = 10_000
 
 
-class _Arrivals(threading.Condition):
-    """A count of the messages on the bus, which wakes the threads that wait for more."""
+class Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
+    """A message on its way; ``answer`` gets the reply."""
 
-    count = 0
+    def __init__(self, context: Any, message: Any, expires: float, is_call: bool) -> None:
+        super().__init__(context, message)
+        self.expires = expires
+        self.answer: futures.Future[Any] | None = futures.Future() if is_call else None
 
-    def add(self) -> None:
-        with self:
-            self.count += 1
-            self.notify_all()
+    def reply(self, reply: Any = None, failure: Any = None) -> None:
+        """Give the caller, if there is one, the result or the failure, a triple as of ``sys.exc_info()``."""
+        if self.answer is None:
+            return
+        if failure:
+            kind, error, trace = failure
+            lines = traceback.format_exception(kind, error, trace)
+            self.answer.set_exception(oslo_messaging.RemoteError(kind.__name__, str(error), lines))
+        else:
+            self.answer.set_result(_copy(reply))
 
+    def requeue(self) -> None:
+        """Do nothing: servers take all messages."""
 
-_ARRIVALS = _Arrivals()
-
-
-class Channel(memory.Channel):
-    """kombu's channel, which counts new messages."""
-
-    def _put(self, *args: Any, **kwargs: Any) -> None:
-        super()._put(*args, **kwargs)  # type: ignore[no-untyped-call]
-        _ARRIVALS.add()
-
-    def _put_fanout(self, *args: Any, **kwargs: Any) -> None:
-        super()._put_fanout(*args, **kwargs)  # type: ignore[no-untyped-call]
-        _ARRIVALS.add()
-
-
-class Transport(memory.Transport):
-    """kombu's transport, which waits instead of polling."""
-
-    Channel = Channel
-
-    def drain_events(self, connection: Any, timeout: float | None = None, **kwargs: Any) -> None:
-        """Deliver one message; raise TimeoutError if none comes in time."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            # Read first: a message that arrives while the queues are checked ends the wait at once.
-            count_before = _ARRIVALS.count
-            try:
-                self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[union-attr]
-                return
-            except queue.Empty:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                with _ARRIVALS:
-                    if _ARRIVALS.count == count_before and not _ARRIVALS.wait(remaining):
-                        raise TimeoutError from None
+    def heartbeat(self) -> None:
+        """Do nothing: the caller is in this process."""
 
 
-def install() -> None:
-    """Make ``memory://`` mean this transport in this process."""
-    kombu.transport.TRANSPORT_ALIASES["memory"] = f"{__name__}:{Transport.__name__}"
+@dataclass(slots=True)
+class _Queue:
+    """The listeners of a topic, or of one server on it, which take turns; and the messages that wait for one."""
+
+    listeners: list["Listener"] = field(default_factory=list)
+    waiting: collections.deque[Incoming] = field(default_factory=lambda: collections.deque(maxlen=_MOST_WAITING))
+    turns: Iterator[int] = field(default_factory=itertools.count)
+
+
+class Bus:
+    """The queues of a process, by topic and server; the server is empty for those of a whole topic."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._queues: dict[tuple[str, str], _Queue] = {}
+
+    def put(self, topic: str, server: str, incoming: Incoming) -> None:
+        """Hand a message to one listener, or keep it until there is one."""
+        with self._lock:
+            queue = self._queues.setdefault((topic, server), _Queue())
+            if queue.listeners:
+                queue.listeners[next(queue.turns) % len(queue.listeners)].take(incoming)
+            else:
+                queue.waiting.append(incoming)
+
+    def put_to_all(self, topic: str, make: Callable[[], Incoming]) -> None:
+        """Hand a message to all servers of a topic."""
+        with self._lock:
+            for (of_topic, server), queue in self._queues.items():
+                if of_topic == topic and server:
+                    for listener in queue.listeners:
+                        listener.take(make())
+
+    def join(self, listener: "Listener") -> None:
+        """Let a listener take messages, first those that have waited."""
+        with self._lock:
+            for server in ("", listener.server):
+                queue = self._queues.setdefault((listener.topic, server), _Queue())
+                queue.listeners.append(listener)
+                while queue.waiting:
+                    incoming = queue.waiting.popleft()
+                    if time.monotonic() < incoming.expires:
+                        listener.take(incoming)
+
+    def leave(self, listener: "Listener") -> None:
+        """Give a listener no more messages."""
+        with self._lock:
+            for server in ("", listener.server):
+                queue = self._queues.get((listener.topic, server))
+                if queue is not None and listener in queue.listeners:
+                    queue.listeners.remove(listener)
+
+    def clear(self) -> None:
+        """Forget all listeners and messages."""
+        with self._lock:
+            self._queues.clear()
+
+
+#: The bus of this process. All transports share it, as they would share a broker.
+BUS = Bus()
+
+
+class Listener(base.Listener):  # type: ignore[misc]
+    """A server that takes the messages of its topic, and those to itself."""
+
+    def __init__(self, topic: str, server: str) -> None:
+        super().__init__(batch_size=1, batch_timeout=None)
+        self.topic, self.server = topic, server
+
+    def start(self, on_incoming_callback: Callable[[Any], None]) -> None:
+        """Take messages from now on. The callback hands each to a thread of the server."""
+        super().start(on_incoming_callback)
+        BUS.join(self)
+
+    def take(self, incoming: Incoming) -> None:
+        """Take a message."""
+        self.on_incoming_callback([incoming])
+
+    def stop(self) -> None:
+        """Take no more messages. Those that were taken are with the threads of the server."""
+        BUS.leave(self)
+        super().stop()
+
+    def cleanup(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class Driver(base.BaseDriver):  # type: ignore[misc]
+    """The driver of oslo.messaging for the bus of this process."""
+
+    def require_features(self, requeue: bool = False) -> None:
+        """Do nothing: no feature is missing."""
+
+    def send(
+        self,
+        target: Any,
+        ctxt: Any,
+        message: Any,
+        wait_for_reply: Any = None,
+        timeout: Any = None,
+        call_monitor_timeout: Any = None,
+        retry: Any = None,
+        transport_options: Any = None,
+    ) -> Any:
+        """Send a message, and return the reply if it is waited for.
+
+        Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds.
+        """
+        expires = time.monotonic() + (_LONGEST_WAIT if timeout is None else timeout)
+
+        def make() -> Incoming:
+            return Incoming(_copy(ctxt), _copy(message), expires, bool(wait_for_reply))
+
+        if target.fanout:
+            BUS.put_to_all(target.topic, make)
+            return None
+        incoming = make()
+        BUS.put(target.topic, target.server or "", incoming)
+        if incoming.answer is None:
+            return None
+        try:
+            return incoming.answer.result(timeout)
+        except futures.TimeoutError:
+            raise oslo_messaging.MessagingTimeout(f"no reply on topic {target.topic}") from None
+
+    def send_notification(self, target: Any, ctxt: Any, message: Any, version: Any, retry: Any = None) -> None:
+        """Send a notification, which nobody in this process reads."""
+
+    def listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Listener:
+        """Return a listener for a server."""
+        return Listener(target.topic, target.server)
+
+    def listen_for_notifications(
+        self, targets_and_priorities: Any, pool: Any, batch_size: Any, batch_timeout: Any
+    ) -> Any:
+        """Raise NotImplementedError: no process listens for notifications."""
+        raise NotImplementedError("nobody listens for notifications on a bus within one process")
+
+    def cleanup(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy, as RabbitMQ's driver would deliver it: receivers share no object with the sender."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))

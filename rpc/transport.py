@@ -98,7 +98,7 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
     ) -> Any:
         if timeout is None:
             timeout = self.conf.rpc_message_ttl
-        if wait_for_reply and not self._reached:
+        if wait_for_reply and not self._reached and not is_local(self.conf):
             super()._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=retry)
             self._reached = True
         return super()._send(
@@ -111,6 +111,8 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
 
     def _listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
         """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; it waits for a bus that is away."""
+        if is_local(self.conf):
+            return super()._listen(target, batch_size, batch_timeout)
         try:
             return _Listener(super()._listen(target, batch_size, batch_timeout))
         except FAILURES as error:
@@ -160,7 +162,8 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an address that cannot work.
     """
     options.register(conf)
-    local_bus.install()
+    if is_local(conf):
+        return PatientTransport(local_bus.Driver(conf, oslo_messaging.TransportURL.parse(conf), options.EXCHANGE))
     amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = _SHORTEST_POLL
     try:
         transport: Transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
@@ -175,9 +178,6 @@ def create(conf: cfg.ConfigOpts) -> Transport:
         # Its text may be a part of the password.
         raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
     conf.set_default("rabbit_qos_prefetch_count", _PREFETCH, group="oslo_messaging_rabbit")
-    if is_local(conf):
-        # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
-        conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
     return transport
 
 

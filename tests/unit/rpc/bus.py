@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from futurist import _thread as futurist_thread
-from kombu.transport import memory
 from oslo_config import cfg
 from oslo_messaging import conffixture
 
-from tonnage.rpc import options, transport
+from tonnage.rpc import local_bus, options, transport
 
 _MEMORY = "kombu+memory://"
 
@@ -28,10 +27,9 @@ def memory_transport(
     ``rabbit`` are options of the group ``oslo_messaging_rabbit``.
     """
     if url == _MEMORY:
-        # kombu keeps the queues for the life of the process, with whatever an earlier test has left in them. Whoever
-        # listens to them loses them: one bus of this kind at a time.
-        memory.Channel.queues.clear()
-        memory.Transport.global_state.clear()
+        # The queues stay for the life of the process, with whatever an earlier test has left in them. Whoever listens
+        # to them loses them: one bus of this kind at a time.
+        local_bus.BUS.clear()
     conf = cfg.ConfigOpts()
     # Registers the groups that oslo.messaging keeps on cfg.CONF alone.
     with conffixture.ConfFixture(conf, transport_url=url), pytest.MonkeyPatch.context() as patch:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
-from oslo_messaging._drivers import impl_rabbit
 
 from tonnage.capacity import errors
-from tonnage.rpc import contract, options, transport
+from tonnage.rpc import contract, local_bus, options, transport
 from tonnage.rpc.clients.command_sender import AgentClient
 
 
@@ -47,10 +46,7 @@ def test_a_bus_that_no_other_process_reaches_is_warned_of(
 
 def test_a_command_that_no_agent_fetches_expires(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    send = impl_rabbit.Connection.topic_send
-    monkeypatch.setattr(
-        impl_rabbit.Connection, "topic_send", lambda self, **given: (sent.append(given["timeout"]), send(self, **given))
-    )
+    monkeypatch.setattr(local_bus.Driver, "send", lambda self, *given, timeout, **others: sent.append(timeout))
     bus.conf.set_override("rpc_message_ttl", 17)
     AgentClient(bus).cast("host@backend", contract.REPORT_NOW, None)
     assert sent == [17]
