@@ -3,6 +3,7 @@
 
 import logging
 import threading
+from importlib import metadata
 
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -14,6 +15,9 @@ from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
+
+#: Most verdicts that are kept.
+_MOST_VERDICTS = 10_000
 
 #: Errors that oslo.policy raises for policy files that it cannot read, or that do not map names to rules.
 _FILE_ERRORS = (cfg.Error, OSError, ValueError, TypeError, AttributeError)
@@ -65,6 +69,30 @@ class _Enforcer(policy.Enforcer):
             self._loading.rules = None
 
 
+class _Verdicts:
+    """The verdicts by some rules: whether a rule allows a call on a project's object to credentials.
+
+    A check that asks another server may change its mind, so nothing is kept where a rule has one, or one of a plug-in.
+    """
+
+    def __init__(self, rules: policy.Rules) -> None:
+        self.rules = rules
+        self.by_question: dict[tuple[object, ...], bool] = {}
+        checks = {entry.name for entry in metadata.entry_points(group="oslo.policy.rule_checks")}
+        self._are_fixed = not any(f"{name}:" in str(rule) for rule in rules.values() for name in checks)
+
+    def keep(self, question: tuple[object, ...], verdict: bool) -> None:
+        """Keep a verdict. There are few different questions; with many users the first are forgotten together."""
+        if self._are_fixed:
+            if len(self.by_question) >= _MOST_VERDICTS:
+                self.by_question = {}
+            self.by_question[question] = verdict
+
+
+def _hashable(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
 class Policy:
     """The policy of the API. Operators change its rules in the policy file.
 
@@ -77,6 +105,7 @@ class Policy:
         self.enforcer.register_defaults(policies.enabled_rules(conf))
         self.enforcer.reload_files()
         self._cache = threading.local()
+        self._verdicts = _Verdicts(self.enforcer.rules)
         self._logged_error = ""
 
     def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
@@ -100,8 +129,17 @@ class Policy:
         if getattr(cache, "identity", None) is not identity:
             self._reload_files()
             cache.identity, cache.credentials = identity, dict(identity.to_policy_values())
-        target = {"project_id": identity.project_id if project_id is None else project_id}
-        return bool(self.enforcer.authorize(rule, target, cache.credentials))
+            cache.key = tuple((name, _hashable(value)) for name, value in cache.credentials.items())
+        project = identity.project_id if project_id is None else project_id
+        verdicts = self._verdicts
+        if verdicts.rules is not self.enforcer.rules:
+            verdicts = self._verdicts = _Verdicts(self.enforcer.rules)
+        key = (rule, project, cache.key)
+        verdict = verdicts.by_question.get(key)
+        if verdict is None:
+            verdict = bool(self.enforcer.authorize(rule, {"project_id": project}, cache.credentials))
+            verdicts.keep(key, verdict)
+        return verdict
 
     def visible_project(self, identity: RequestContext) -> str | None:
         """Return the project whose objects the user can see, None for all projects.

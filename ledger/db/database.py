@@ -202,10 +202,24 @@ class Database:
 
         A server that refuses an attempt that writes, and says that it takes writes, is not away: it refuses.
         """
-        attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage, self._patience.connect)
+        began = time.monotonic()
+        attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage, self._patience.connect, began)
+        failures: list[Exception] = []
+
+        def attempt_again() -> T:
+            if failures:
+                raise failures.pop()
+            return attempt()
+
         with self._translated():
             try:
-                return self._retry.copy(stop=attempts.is_last)(attempt)
+                try:
+                    return attempt()  # nearly always at once: then nothing of the retries is needed
+                except Exception as error:
+                    if not db_errors.is_transient(error):
+                        raise
+                    failures.append(error)
+                return self._retry.copy(stop=attempts.is_last)(attempt_again)
             except Exception as error:
                 if db_errors.is_away(error):
                     self._drop_read_only(error)
@@ -423,6 +437,7 @@ class _Attempts:
     max_retries: int
     max_outage: float
     connect_timeout: float
+    began: float
     away_since: float | None = None
     failures: int = 0
 
@@ -433,7 +448,7 @@ class _Attempts:
             return state.attempt_number > self.max_retries
         now = state.outcome_timestamp or time.monotonic()
         if self.away_since is None:  # earlier, the attempt did its work or waited for locks
-            self.away_since = max(state.start_time, now - self.connect_timeout)
+            self.away_since = max(self.began, now - self.connect_timeout)
         self.failures += 1
         late = self.failures > 1 and now - self.away_since > self.max_outage
         useless = self.connectivity.lost or self.connectivity.refusal is not None

@@ -86,3 +86,21 @@ def test_no_request_uses_incomplete_rules(tmp_path: pathlib.Path, monkeypatch: p
     assert seen == [True, False], "by the rules of before"
     ask()
     assert seen[2:] == [True, True]
+
+
+@pytest.mark.parametrize(("rule", "times"), [("role:member", 1), ("http://127.0.0.1:1/x or role:member", 3)])
+def test_a_verdict_is_kept_unless_another_server_gives_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, rule: str, times: int
+) -> None:
+    policy = Policy(Rules(tmp_path, f'"{policies.ZONES}": "{rule}"\n').conf)
+    questions: list[object] = []
+
+    def ask(*question: object) -> bool:
+        questions.append(question)
+        return True
+
+    monkeypatch.setattr(policy.enforcer, "authorize", ask)
+    assert all(policy.allows(somebody(), policies.ZONES) for _ in range(3))
+    assert len(questions) == times
+    assert policy.allows(somebody(), policies.ZONES, "other"), "another project is another question"
+    assert len(questions) == times + 1
