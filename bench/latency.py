@@ -9,7 +9,8 @@ servers. The databases wait for the disk at each commit. Run it with the Python 
     python bench/latency.py
     python bench/latency.py --variants standalone,tonnage --in-flight 1 --rounds 3
 
-Each client creates a volume, polls it until it is available, deletes it, and polls it until it is gone. The processor
+Each client creates a volume, polls it until it is available, deletes it, and polls it until it is gone. Before that
+the statements of such a life are counted, in a standalone of their own. The processor
 time is that of such a cycle with its polls, and that of a second in which nothing is requested. Compare figures only
 within one run. Exit status: 0; 1 after an error; 2 if Cinder is requested and not available, so that there is no ratio.
 """
@@ -27,6 +28,7 @@ from typing import Any
 
 import command
 import comparison_runner
+import latency_client
 import latency_deployments as deployments
 import measurement
 import throughput_machine as machine
@@ -38,6 +40,9 @@ STANDALONE, TONNAGE = "standalone", "tonnage"
 
 #: The stages of a volume's life, as the client sees them.
 _STAGES = ("answered", "available", "gone")
+
+#: Lives whose statements are counted.
+_COUNTED_LIVES = 20
 
 #: Seconds for which the idle processes are measured, and seconds before that, in which the start ends.
 _IDLE, _QUIET = 10.0, 5.0
@@ -61,6 +66,15 @@ class Figures:
     idle_percent: float
     others_cpus: float
     failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFigures:
+    """The statements and transactions of the decision thread for a life, and the statements of a request in the API."""
+
+    statements: float
+    transactions: float
+    of_request: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,26 @@ class Bench:
             port = base.free_port()
             api = tonnage.start_api(port)
             yield _Site(variant, name, port, {**tonnage.groups(), "api": [api.pid], **servers})
+
+    def statements(self) -> StatementFigures | None:
+        """Return the statements of a life, None unless the standalone is measured."""
+        if STANDALONE not in self._arguments.variants:
+            return None
+        command.progress(f"counting the statements of {_COUNTED_LIVES} lives")
+        with deployments.CountedStandalone() as alone:
+            lives = latency_client.Lives(alone.port, 1, self._arguments.poll)
+            lives.repeat(3)
+            before = alone.statements()
+            polls = lives.repeat(_COUNTED_LIVES)
+            after = alone.statements()
+        statements, transactions = (
+            (last - first) / _COUNTED_LIVES
+            for first, last in zip(before.of_decisions(), after.of_decisions(), strict=True)
+        )
+        # Each life has a create and a delete, whose statements in the API are few, besides its polls.
+        return StatementFigures(
+            statements, transactions, (after.of_api() - before.of_api()) / (polls + 2 * _COUNTED_LIVES)
+        )
 
     def _measured(self, site: _Site) -> Iterator[Figures]:
         idle = self._idle_percent(site)
@@ -194,8 +228,8 @@ def ratios(measured: Sequence[Figures]) -> dict[str, float]:
     }
 
 
-def table(measured: Sequence[Figures]) -> str:
-    """Return a table of the figures, the ratios first."""
+def table(measured: Sequence[Figures], counted: StatementFigures | None) -> str:
+    """Return a table of the figures, the ratios first, and the statements of a life."""
     lines = ["Cinder's p50 divided by Tonnage's"]
     lines += [f"  {label:<40}{ratio:8.2f}" for label, ratio in ratios(measured).items()]
     kinds = [(stage, share) for stage in _STAGES for share in ("p50", "p95", "p99")]
@@ -215,6 +249,11 @@ def table(measured: Sequence[Figures]) -> str:
     lines.append(
         "(stages in ms; ms: processor time per volume; idle: of one processor; others: processors of other work)"
     )
+    if counted is not None:
+        lines.append(
+            f"A life takes {counted.statements:.1f} statements in {counted.transactions:.1f} transactions of the "
+            f"decision thread; a request takes {counted.of_request:.1f} statements in the API."
+        )
     return "\n".join(lines)
 
 
@@ -251,17 +290,28 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
     arguments = parse(words)
 
+    bench, counted = Bench(arguments), list[StatementFigures | None]()
+
+    def run() -> Iterator[Figures]:
+        counted.append(bench.statements())
+        yield from bench.run()
+
     def as_data(measured: Sequence[Figures]) -> dict[str, Any]:
-        return {"ratios": ratios(measured), "measured": [asdict(one) for one in measured]}
+        statements = None if counted[0] is None else asdict(counted[0])
+        return {
+            "ratios": ratios(measured),
+            "statements": statements,
+            "measured": [asdict(figures) for figures in measured],
+        }
 
     return measurement.main(
         "latency",
         arguments,
         with_cinder=CINDER in arguments.variants,
-        run=lambda: Bench(arguments).run(),
+        run=run,
         in_short=_in_short,
         as_data=as_data,
-        as_table=table,
+        as_table=lambda measured: table(measured, counted[0]),
     )
 
 

@@ -64,6 +64,14 @@ class Lives(load.Load):
         found = {"available": self._available, "gone": self._gone}
         return {**found, "polls": self._polls, "failures": self._failures}
 
+    def repeat(self, number: int) -> int:
+        """Take so many lives one after another, in this thread, and return the number of polls."""
+        api, polls = _Api(self._port), self._polls
+        for _ in range(number):
+            self._live(api)
+        api.close()
+        return self._polls - polls
+
     def _ask(self) -> None:
         api = _Api(self._port)
         while not self._stopping.is_set():

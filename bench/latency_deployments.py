@@ -5,8 +5,10 @@ import http.client
 import json
 import pathlib
 import subprocess
+import sys
 
 import cinder_peer
+import counted_daemon
 import latency_client
 import throughput_machine as machine
 import throughput_tonnage as tonnage
@@ -84,13 +86,28 @@ class Standalone(machine.ProcessGroup):
         (self.folder / "volumes").mkdir()
         try:
             self.run("manage", tonnage.COMMANDS / "tonnage-manage", "--config-file", conf, "db", "sync")
-            process = self.start("standalone", tonnage.COMMANDS / "tonnage-standalone", "--config-file", conf)
-            self.groups = {"standalone": [process.pid]}
+            self.process = self._start(conf)
+            self.groups = {"standalone": [self.process.pid]}
             self.until(lambda: pools(self.port) == 1, "the standalone to show its pool")
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def _start(self, conf: pathlib.Path) -> "subprocess.Popen[str]":
+        return self.start("standalone", tonnage.COMMANDS / "tonnage-standalone", "--config-file", conf)
+
+
+class CountedStandalone(Standalone):
+    """The same, with counts of its statements."""
+
+    def statements(self) -> counted_daemon.Counts:
+        """Return the counts so far."""
+        return counted_daemon.Counts.of_text(machine.ask(self.process, "count"))
+
+    def _start(self, conf: pathlib.Path) -> "subprocess.Popen[str]":
+        script = pathlib.Path(counted_daemon.__file__).absolute()
+        return self.start("standalone", sys.executable, script, "standalone", "--config-file", conf, talks=True)
 
 
 class Daemons(tonnage.Tonnage):
