@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sized
 from typing import Any, Protocol
 
 from tonnage.agent import audit_snapshot
@@ -16,7 +16,7 @@ from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.pools.pool import CLONE_SUPPORT
 from tonnage.capacity.reports import audit_rules, backend_stats
 from tonnage.drivers.base import Driver
-from tonnage.rpc import messages
+from tonnage.rpc import messages, packed_reports
 
 LOG = logging.getLogger(__name__)
 
@@ -151,6 +151,8 @@ class StorageSnapshots:
                 reported: Any = [] if self._withdrawn else self._driver.report()
                 if isinstance(reported, Mapping):  # as a driver of Cinder reports
                     reported = backend_stats.pools_of(reported)
+                if isinstance(reported, Sized) and len(reported) > messages.MOST_POOLS:
+                    raise errors.DriverError(f"the driver reports {packed_reports.too_many_pools(len(reported))}")
                 # With the features that the driver lacks.
                 lacks = {} if self._driver.supports_clone else {CLONE_SUPPORT: False}
                 pools = [{**lacks, **pool} for pool in reported]

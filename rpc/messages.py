@@ -152,6 +152,9 @@ class Outcome:
 #: further part the next number.
 REPORT_STEP = 1024
 
+#: Most pools of one backend. A scheduler would be busy with one report of more for minutes.
+MOST_POOLS = 200_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendReport:

@@ -16,7 +16,7 @@ import msgspec
 
 from tonnage.capacity import errors
 from tonnage.rpc import serialization
-from tonnage.rpc.messages import BackendReport, Outcome
+from tonnage.rpc.messages import MOST_POOLS, BackendReport, Outcome
 
 #: Largest unpacked text in bytes, that of a report of more than 100,000 pools. A longer text is refused.
 MAX_BYTES = 256 * 1024 * 1024
@@ -50,7 +50,7 @@ class PackedReport:
     def unpack(self, max_bytes: int = MAX_BYTES) -> BackendReport:
         """Return the report, whose pools have at most ``max_bytes`` bytes.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read, or are too many.
         """
         try:
             pools = _read(unpacked(self.pools, max_bytes))
@@ -58,7 +58,14 @@ class PackedReport:
             raise errors.InvalidInput(
                 f"malformed report of {self.backend}: its pools cannot be read: {error}"
             ) from None
+        if len(pools) > MOST_POOLS:
+            raise errors.InvalidInput(f"the report of {self.backend} has {too_many_pools(len(pools))}")
         return BackendReport(**(_all(self) | {"pools": pools}))
+
+
+def too_many_pools(number: int) -> str:
+    """Return the end of a sentence about a backend with more than :data:`~tonnage.rpc.messages.MOST_POOLS` pools."""
+    return f"{number} pools: a backend has at most {MOST_POOLS}, so divide them among several backends"
 
 
 def packed(text: bytes) -> str:
