@@ -17,7 +17,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import request_keys
 from tonnage.ledger.inventory import listings
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
 
 #: The key of the claim's id in the stored answer of a request.
@@ -50,7 +50,7 @@ def begin(session: orm.Session, volume: ManageVolume, listed_gb: int = 0) -> str
     if pool is None:
         raise errors.NotFound(f"pool {volume.pool} could not be found: name it as host@backend#pool")
     volume_type = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
-    locked = pool_counters.lock(session, [pool.id])
+    locked = pool_locks.lock(session, [pool.id])
     claim = models.Claim
     if key := request_keys.find(session, {request_id: volume.asked_at}).get(request_id):
         key.require(volume.volume_id, claim_verbs.MANAGE)

@@ -33,7 +33,7 @@ from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.claims import clone_sources, group_backends, request_keys
 from tonnage.ledger.inventory import backends
-from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules
 from tonnage.ledger.models import claim_verbs
 
 _INSERT_VOLUME = sa.insert(models.table(models.Volume))
@@ -157,7 +157,7 @@ def take(
         by_backend[booking.backend_id] = by_backend.get(booking.backend_id, 0) + booking.size_gb
     sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
     if sharing:
-        pool_counters.lock(session, sharing | by_pool.keys())
+        pool_locks.lock(session, sharing | by_pool.keys())
     if not pool_counters.add_to_backends(session, by_backend, claimed_by=generation):
         scheduling_rules.require_generation(session, generation)
         raise PoolsChanged(by_pool)

@@ -16,7 +16,7 @@ from tonnage.ledger.claims import operation_outcomes, request_keys, row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends, listings
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
 
 #: States in which a volume may be deleted.
@@ -134,7 +134,7 @@ def unmanage(
     session.flush()
     volumes.write(session.connection())
     change = pool_counters.CounterChange(-size, deleted=size)
-    pool_counters.add_to_pools(session, locked, {pool_id: change})
+    pool_counters.add_to_pools(session, locked.backends, {pool_id: change})
     pool_counters.recount_in_flight(session, [pool_id])
     pool_counters.recount_shared(session, locked.shared)
     return pool_counters.read(session, locked.backends.keys())
@@ -163,7 +163,7 @@ _LOCK_VOLUMES = (
 
 def _lock(
     session: orm.Session, volume_ids: Sequence[str], *, with_shared: bool = False
-) -> tuple[LockedRows[VolumeRow], Mapping[int, _Place], pool_counters.LockedPools]:
+) -> tuple[LockedRows[VolumeRow], Mapping[int, _Place], pool_locks.LockedPools]:
     """Lock the backends and pools of the volumes, then the volumes, in the one order of locks.
 
     Return the volumes, the places of their pools by id, and the pools. A counter of a pool may change only
@@ -174,8 +174,8 @@ def _lock(
     connection = session.connection()
     ids = {"ids": sorted(volume_ids)}
     places = {row[0]: _Place(*row) for row in connection.execute(_PLACES, ids)}
-    pools = {pool_counters.PoolPlace(*place[:3]) for place in places.values()}
-    locked = pool_counters.lock_placed(session, pools, with_shared=with_shared)
+    pools = {pool_locks.PoolPlace(*place[:3]) for place in places.values()}
+    locked = pool_locks.lock_placed(session, pools, with_shared=with_shared)
     # The rows are read under the locks: another scheduler may have received the end of a delete meanwhile.
     volumes = LockedRows(VolumeRow, connection.execute(_LOCK_VOLUMES, ids))
     for row in volumes.rows.values():

@@ -32,8 +32,9 @@ from tonnage.ledger.claims import row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database, dialects
 from tonnage.ledger.inventory import listings
-from tonnage.ledger.locks import pool_counters, scheduling_rules, volume_usage
-from tonnage.ledger.locks.pool_counters import CounterChange, PoolPlace
+from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules, volume_usage
+from tonnage.ledger.locks.pool_counters import CounterChange
+from tonnage.ledger.locks.pool_locks import PoolPlace
 from tonnage.ledger.models import claim_verbs
 
 
@@ -149,7 +150,7 @@ def _locked(
     with_other_claims: bool = False,
 ) -> "Settlement":
     """Do the same as :func:`lock`; ``with_other_claims`` locks all claims of the volumes in these pools."""
-    locked = pool_counters.lock_placed(session, places)
+    locked = pool_locks.lock_placed(session, places)
     connection = session.connection()
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
     volumes = connection.execute(_LOCK_VOLUMES, {"ids": sorted(volume_ids)}) if volume_ids else ()
@@ -187,7 +188,7 @@ class Settlement:
     """
 
     session: orm.Session
-    locked: pool_counters.LockedPools
+    locked: pool_locks.LockedPools
     max_attempts: int
     claims: Mapping[str, ClaimRow]
     claim_rows: LockedRows[ClaimRow]
@@ -306,7 +307,7 @@ class Settlement:
         """Write the rows and the counters, and return the result."""
         self.session.flush()
         self.write_rows()
-        pool_counters.add_to_pools(self.session, self.locked, self.changes)
+        pool_counters.add_to_pools(self.session, self.locked.backends, self.changes)
         return Result(
             {id: self._counters_after(pool) for id, pool in self.locked.rows.items()},
             tuple(self.ended),
@@ -315,7 +316,7 @@ class Settlement:
             tuple(self.past),
         )
 
-    def _counters_after(self, pool: pool_counters.LockedPool) -> pool_counters.Counters:
+    def _counters_after(self, pool: pool_locks.LockedPool) -> pool_counters.Counters:
         counters = self.changes.get(pool.id, CounterChange()).applied_to(pool.counters)
         return replace(counters, external=self.external.get(pool.id, counters.external))
 

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import drains, names
-from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, scheduling_rules
+from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, pool_locks, scheduling_rules
 from tonnage.ledger.locks.backend_notices import Notice
 from tonnage.ledger.models import claim_verbs
 
@@ -459,6 +459,6 @@ def purge_pools(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     ids = session.scalars(sa.select(pool.id).where(*vanished).limit(limit)).all()
     if ids:
         # The locks are those of a report that has a pool again.
-        pool_counters.lock(session, ids)
+        pool_locks.lock(session, ids)
         session.execute(sa.delete(pool).where(pool.id.in_(ids), *vanished).execution_options(synchronize_session=False))
     return len(ids)

@@ -23,7 +23,7 @@ from tonnage.capacity.pools.pool import short_name
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import StaleRead
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models.free_text import is_storable
 
 #: On the storage, and unknown to the ledger.
@@ -91,7 +91,7 @@ def record(
     # comparison of a hundred thousand volumes.
     comparison = _compare(session, listing)
     if comparison.has_changes():
-        locked = pool_counters.lock(session, comparison.pools.keys())
+        locked = pool_locks.lock(session, comparison.pools.keys())
         comparison = _compare(session, listing)
         _write(session, comparison)
         if _write_external(session, comparison):

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.locks import backend_notices, pool_counters, scheduling_rules
+from tonnage.ledger.locks import backend_notices, pool_counters, pool_locks, scheduling_rules
 
 
 class PoolFigures(NamedTuple):
@@ -173,7 +173,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     # counting it.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
     if waiting or storages or vanished or moved or unusable:
-        locked = pool_counters.lock(session, written | covered | vanished | unusable, storages)
+        locked = pool_locks.lock(session, written | covered | vanished | unusable, storages)
         on_storage = locked.storages
         storages |= locked.shared.keys()
     _write(session, reports, ids)

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.inventory import backends, names
-from tonnage.ledger.locks import backend_notices, pool_counters
+from tonnage.ledger.locks import backend_notices, pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
 
 
@@ -61,7 +61,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
     if pool_name and not pools:
         raise names.missing_pool(session, name)
     if pools:
-        locked = pool_counters.lock(session, list(pools))
+        locked = pool_locks.lock(session, list(pools))
     else:
         session.execute(sa.select(models.Backend.id).where(models.Backend.id == row.id).with_for_update()).all()
     reason = f"an operator has removed {'pool' if pool_name else 'backend'} {name}, with this volume in pool"

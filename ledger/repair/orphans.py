@@ -13,7 +13,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.inventory import listings, names
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import claim_check
 
@@ -91,7 +91,7 @@ def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = Fals
     pool_id = session.scalar(sa.select(pool.id).where(pool.name == pool_name))
     if pool_id is None:
         raise names.missing_pool(session, pool_name)
-    locked = pool_counters.lock(session, [pool_id])
+    locked = pool_locks.lock(session, [pool_id])
     # These reads are under the lock: a volume of that name may have been created or managed since.
     volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None
     if volume is not None and volume.pool_id == pool_id:

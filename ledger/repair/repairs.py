@@ -18,7 +18,7 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database, StaleRead
 from tonnage.ledger.inventory import listings
-from tonnage.ledger.locks import pool_counters, volume_usage
+from tonnage.ledger.locks import pool_counters, pool_locks, volume_usage
 from tonnage.ledger.repair import claim_check, consistency_check, counter_check
 
 LOG = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
     if volume_ids:
         volume_usage.mark_owners_for_recount(session, volume_ids)
     session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
-    locked = pool_counters.lock(session, pool_ids)
+    locked = pool_locks.lock(session, pool_ids)
     names = _names(session, locked)
     changes = _drop_leaks(session, pool_ids, names)
     changes += _resize(session, volume_ids, set(pool_ids), names)
@@ -141,7 +141,7 @@ def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
     misplaced = next(claim_check.misplaced(session, volume_id), None)
     if misplaced is None or misplaced.target_id is None:
         return []
-    locked = pool_counters.lock(session, [misplaced.pool_id, misplaced.target_id])
+    locked = pool_locks.lock(session, [misplaced.pool_id, misplaced.target_id])
     row = session.get(volume, volume_id, with_for_update=True)
     if row is None or list(claim_check.misplaced(session, volume_id)) != [misplaced]:
         raise StaleRead(f"volume {volume_id} has changed")
@@ -183,7 +183,7 @@ def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
     return changes
 
 
-def _names(session: orm.Session, locked: pool_counters.LockedPools) -> dict[int, str]:
+def _names(session: orm.Session, locked: pool_locks.LockedPools) -> dict[int, str]:
     """Return the names of the locked pools by their ids."""
     pool = models.Pool
     rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))
@@ -191,7 +191,7 @@ def _names(session: orm.Session, locked: pool_counters.LockedPools) -> dict[int,
 
 
 def _recount(
-    session: orm.Session, locked: pool_counters.LockedPools, pool_ids: Sequence[int], names: dict[int, str]
+    session: orm.Session, locked: pool_locks.LockedPools, pool_ids: Sequence[int], names: dict[int, str]
 ) -> list[Change]:
     """Make the counters of locked pools agree with their claims."""
     pool = models.Pool

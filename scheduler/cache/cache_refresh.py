@@ -12,7 +12,7 @@ from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cache.ledger_cache import LedgerCache
@@ -93,7 +93,7 @@ class CacheRefresh(LedgerRefresh[HostManager]):
         Unlike :meth:`refresh`, this reads only the locked pools, with all their figures, whether or not their backends
         have reported since. The cache keeps the figures of the cached report for the other pools of these backends.
         """
-        locked = pool_counters.lock(session, pool_ids)
+        locked = pool_locks.lock(session, pool_ids)
         ids = sorted(locked.backends)
         for row in backends.load_backends(session, ids=set(locked.backends.values())):
             self.hosts.apply_backend_state(row)

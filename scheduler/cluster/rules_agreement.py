@@ -24,7 +24,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, pool_limits
 from tonnage.ledger.inventory.backends import PoolRow
-from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.ledger.locks import pool_locks, scheduling_rules
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cluster.membership import Membership
 
@@ -152,7 +152,7 @@ class RulesAgreement:
         """Write the limits of pools, in a transaction, and return their rows after that."""
         if scheduling_rules.lock_shared(session) != self._hosts.rules_generation:
             raise scheduling_rules.RulesChanged
-        pool_counters.lock(session, pool_ids)
+        pool_locks.lock(session, pool_ids)
         # Their figures may be newer than those in the cache.
         rows = backends.load_pools(session, ids=pool_ids)
         self._hosts.apply_pools(rows)

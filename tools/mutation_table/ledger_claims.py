@@ -79,7 +79,7 @@ MUTATIONS = (
     ),
     Mutation(
         "Nothing that locks pools takes effect in a ledger whose copy is used.",
-        "ledger/locks/pool_counters.py",
+        "ledger/locks/pool_locks.py",
         "            raise ledger_identity.moved(session)\n",
         "            pass\n",
         (guards.DATABASE_COPY,),
@@ -206,7 +206,7 @@ MUTATIONS = (
     ),
     Mutation(
         "The ledger sums the in-flight capacity in a separate statement after the locks.",
-        "ledger/locks/pool_counters.py",
+        "ledger/locks/pool_locks.py",
         "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()",
         "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS, _READ_POOLS",
         (guards.IN_FLIGHT_SUMS,),
@@ -302,7 +302,7 @@ MUTATIONS = (
     Mutation(
         "An unmanaged volume leaves the allocated capacity.",
         "ledger/claims/deletions.py",
-        "    pool_counters.add_to_pools(session, locked, {pool_id: change})\n",
+        "    pool_counters.add_to_pools(session, locked.backends, {pool_id: change})\n",
         "",
         (guards.REDELIVERY,),
     ),
@@ -471,7 +471,7 @@ MUTATIONS = (
         "A claim takes effect only if its pool admits it",
         "extensions/cinder/ledger/observed_claims.py",
         "    bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)\n",
-        "    bookings.pool_counters.lock(session, [booking.pool_id])\n",
+        "    bookings.pool_locks.lock(session, [booking.pool_id])\n",
         (
             guards.OBSERVED_CLAIMS,
             guards.CINDER_MODEL,
