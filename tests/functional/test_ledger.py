@@ -29,7 +29,7 @@ from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.inventory import backends
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.repair import backend_removal, database_copy
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler.decisions import resolution
@@ -361,6 +361,6 @@ def test_more_ids_are_read_than_a_statement_has_parameters(ledger: sa.Engine) ->
         assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
         named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
         assert resolution.read_references(session, [named]).volumes.keys() == {pending[0].volume_id}
-    locked = world.database.run(pool_counters.lock, many)
+    locked = world.database.run(pool_locks.lock, many)
     assert locked.backends.keys() == pools.keys()
     assert all(not isinstance(answer, Exception) for answer in answers)

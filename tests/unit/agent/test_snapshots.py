@@ -12,7 +12,7 @@ from tonnage.agent.operations import Epoch, Operations
 from tonnage.agent.snapshots import StorageSnapshots
 from tonnage.capacity import errors
 from tonnage.rpc import messages
-from tonnage.rpc.messages import REPORT_STEP
+from tonnage.rpc.messages import MOST_POOLS, REPORT_STEP
 
 
 class StampSource:
@@ -68,6 +68,12 @@ def test_a_report_tells_that_the_driver_cannot_clone(snapshots: StorageSnapshots
     assert snapshots.report(Epoch(1)).pools[0]["clone_support"] is False
     driver.pools = [{"pool_name": "p", "clone_support": True}]
     assert snapshots.report(Epoch(1)).pools == driver.pools
+
+
+def test_a_driver_with_too_many_pools_fails_with_the_number(snapshots: StorageSnapshots, driver: GatedDriver) -> None:
+    driver.pools = [{"pool_name": "p"}] * (MOST_POOLS + 1)
+    with pytest.raises(errors.DriverError, match=r"reports 200001 pools: a backend has at most 200000, so "):
+        snapshots.report(Epoch(1))
 
 
 def test_a_withdrawn_backend_reports_no_pools(snapshots: StorageSnapshots, driver: GatedDriver) -> None:

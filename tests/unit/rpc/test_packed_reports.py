@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.rpc import serialization
+from tonnage.rpc import packed_reports, serialization
 from tonnage.rpc.messages import BackendReport, Outcome
 from tonnage.rpc.packed_reports import PackedReport
 
@@ -57,6 +57,13 @@ def test_every_value_travels_as_it_is(value: object) -> None:
 def test_what_cannot_be_opened_is_said_with_the_backend(pools: str) -> None:
     with pytest.raises(errors.InvalidInput, match=r"malformed|h@b"):
         replace(PackedReport.of(REPORT), pools=pools).unpack()
+
+
+def test_a_report_of_too_many_pools_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_reports, "MOST_POOLS", 49)
+    text = r"^the report of h@b has 50 pools: a backend has at most 49, so divide them among several backends$"
+    with pytest.raises(errors.InvalidInput, match=text):
+        PackedReport.of(REPORT).unpack()
 
 
 def test_what_opens_to_too_much_is_not_opened_to_its_end() -> None:

@@ -423,8 +423,8 @@ def test_pools_of_one_backend_share_one_computation(monkeypatch: pytest.MonkeyPa
     answers = world.place(scheduler, *(world.create_message(2) for _ in range(5)))
     assert all(answer.pool is not None for answer in answers)
     looks: list[object] = []
-    seen = pool_counters._is_covered
-    monkeypatch.setattr(pool_counters, "_is_covered", lambda claim, view: looks.append(claim) or seen(claim, view))
+    seen = pool_counters.is_covered
+    monkeypatch.setattr(pool_counters, "is_covered", lambda claim, view: looks.append(claim) or seen(claim, view))
     scheduler.core.database.run(pool_counters.recount_shared, ["array"])
     # Otherwise a storage with hundreds of pools, and as many claims, would keep the schedulers busy for seconds.
     assert len(looks) == len(answers)
