@@ -3,7 +3,7 @@
 
 The thread that sends a message gives it to the threads of its server. No thread listens, no queue is polled, and an
 answer wakes the thread that waits for it. A message without a server waits until one listens, as on RabbitMQ, at most
-for its time to live.
+for its time to live; one that a server has taken does not expire.
 """
 
 import collections
@@ -66,7 +66,7 @@ class Bus:
     """The queues of a process, by topic and server; the server is empty for those of a whole topic."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._queues: dict[tuple[str, str], _Queue] = {}
 
     def put(self, topic: str, server: str, incoming: Incoming) -> None:
@@ -76,6 +76,9 @@ class Bus:
             if queue.listeners:
                 queue.listeners[next(queue.turns) % len(queue.listeners)].take(incoming)
             else:
+                now = time.monotonic()
+                while queue.waiting and queue.waiting[0].expires <= now:
+                    queue.waiting.popleft()
                 queue.waiting.append(incoming)
 
     def put_to_all(self, topic: str, make: Callable[[], Incoming]) -> None:
@@ -162,9 +165,11 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds.
         """
         expires = time.monotonic() + (_LONGEST_WAIT if timeout is None else timeout)
+        content = msgspec.msgpack.encode((ctxt, message))
 
         def make() -> Incoming:
-            return Incoming(_copy(ctxt), _copy(message), expires, bool(wait_for_reply))
+            context, copied = msgspec.msgpack.decode(content)
+            return Incoming(context, copied, expires, bool(wait_for_reply))
 
         if target.fanout:
             BUS.put_to_all(target.topic, make)

@@ -162,10 +162,10 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an address that cannot work.
     """
     options.register(conf)
-    if is_local(conf):
-        return PatientTransport(local_bus.Driver(conf, oslo_messaging.TransportURL.parse(conf), options.EXCHANGE))
     amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = _SHORTEST_POLL
     try:
+        if is_local(conf):
+            return PatientTransport(local_bus.Driver(conf, oslo_messaging.TransportURL.parse(conf), options.EXCHANGE))
         transport: Transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}; {_ADDRESS}") from None

@@ -128,8 +128,9 @@ class Policy:
         # A thread checks many rules of a request.
         if getattr(cache, "identity", None) is not identity:
             self._reload_files()
-            cache.identity, cache.credentials = identity, dict(identity.to_policy_values())
+            cache.credentials = dict(identity.to_policy_values())
             cache.key = tuple((name, _hashable(value)) for name, value in cache.credentials.items())
+            cache.identity = identity
         project = identity.project_id if project_id is None else project_id
         verdicts = self._verdicts
         if verdicts.rules is not self.enforcer.rules:

@@ -130,8 +130,13 @@ class Volumes:
         parameters = _QUERY.read(req)
         part, query = context.paginator.page(parameters), self._query(req, parameters)
         counted = req.at_least(microversions.VOLUME_LIST_COUNT) and list_query.boolean(parameters, "with_count")
-        rows = context.database.read(volumes.page, query, part)
-        count = context.database.read(volumes.count, query) if counted else UNSET
+        count: int | UnsetType = UNSET
+        if part.marker is None and not counted:
+            rows = context.database.read(volumes.page, query, part)
+        else:
+            with context.database.reading(snapshot=True) as session:
+                rows = volumes.page(session, query, part)
+                count = volumes.count(session, query) if counted else UNSET
         view = views.VolumeView.for_request(req, context.policy)
         return _Page(view, rows, context.paginator.links(req, part, rows), count)
 

@@ -30,7 +30,7 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.claims import row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
-from tonnage.ledger.db import database, dialects
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules, volume_usage
 from tonnage.ledger.locks.pool_counters import CounterChange
@@ -83,9 +83,6 @@ _PENDING = (
     .join(models.table(models.Pool), _POOL.id == _OF_VOLUME.c.pool_id)
     .where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)), _CLAIM.c.state == pool_counters.PENDING)
 )
-_PLACES = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(
-    _POOL.id.in_(sa.bindparam("ids", expanding=True))
-)
 _LOCK_VOLUMES = (
     sa.select(*row_changes.columns(VolumeRow))
     .where(_VOLUME.id.in_(sa.bindparam("ids", expanding=True)))
@@ -98,6 +95,8 @@ _LOCK_CLAIMS_OF_VOLUMES = _CLAIMS.where(
     _CLAIM.c.volume_id.in_(sa.bindparam("volume_ids", expanding=True)),
     _CLAIM.c.pool_id.in_(sa.bindparam("pool_ids", expanding=True)),
 )
+
+_NOTHING = CounterChange()
 
 #: Verbs that end no other claim of their volume, and leave no copy behind that has to be purged.
 _SINGLE = (claim_verbs.CREATE, claim_verbs.EXTEND, claim_verbs.MANAGE)
@@ -117,11 +116,14 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
         scheduling_rules.read_generation(session)
         return None
     ids, volume_ids = {row[0] for row in pending}, {row[1] for row in pending}
-    removes = any(row[2] not in _SINGLE for row in pending)
     places = {PoolPlace(*row[4:]) for row in pending if row[3] or row[2] not in _SINGLE}
     if managed := {row[1] for row in pending if row[2] == claim_verbs.MANAGE}:
         volume_usage.mark_owners_for_recount(session, managed)
-    return _locked(session, places, volume_ids, ids, max_attempts, with_other_claims=removes)
+    locked = pool_locks.lock_placed(session, places)
+    removes = any(row[2] not in _SINGLE for row in pending)
+    return _begun(
+        session, locked, volume_ids, ids, max_attempts, {place.pool_id for place in places} if removes else None
+    )
 
 
 def lock(
@@ -132,30 +134,23 @@ def lock(
     max_attempts: int,
 ) -> "Settlement":
     """Lock pools, volumes and claims, in the one order of locks, and return the settlement of these claims."""
-    places = {
-        PoolPlace(*row)
-        for chunk in dialects.in_chunks(sorted(pool_ids))
-        for row in session.connection().execute(_PLACES, {"ids": chunk})
-    }
-    return _locked(session, places, volume_ids, claim_ids, max_attempts)
+    return _begun(session, pool_locks.lock(session, pool_ids), volume_ids, claim_ids, max_attempts)
 
 
-def _locked(
+def _begun(
     session: orm.Session,
-    places: Collection[PoolPlace],
+    locked: pool_locks.LockedPools,
     volume_ids: Collection[str],
     claim_ids: Collection[str],
     max_attempts: int,
-    *,
-    with_other_claims: bool = False,
+    copies_in: Collection[int] | None = None,
 ) -> "Settlement":
-    """Do the same as :func:`lock`; ``with_other_claims`` locks all claims of the volumes in these pools."""
-    locked = pool_locks.lock_placed(session, places)
+    """Lock volumes and claims. With ``copies_in`` all claims of the volumes in these pools are locked."""
     connection = session.connection()
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
     volumes = connection.execute(_LOCK_VOLUMES, {"ids": sorted(volume_ids)}) if volume_ids else ()
-    if with_other_claims:
-        of_volumes = {"volume_ids": sorted(volume_ids), "pool_ids": sorted(locked.rows)}
+    if copies_in is not None:
+        of_volumes = {"volume_ids": sorted(volume_ids), "pool_ids": sorted(copies_in)}
         claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS_OF_VOLUMES, of_volumes))
     else:
         claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS, {"ids": sorted(claim_ids)}))
@@ -295,10 +290,9 @@ class Settlement:
     def write_rows(self) -> None:
         """Write the changes of volumes and claims, and add up what they change in the counters."""
         for before, after in self.claim_rows.changes():
-            for pool_id, change in self._effects(before).items():
-                self._add(pool_id, CounterChange().minus(change))
-            for pool_id, change in self._effects(after).items():
-                self._add(pool_id, change)
+            earlier, later = self._effects(before), self._effects(after)
+            for pool_id in earlier.keys() | later.keys():
+                self._add(pool_id, later.get(pool_id, _NOTHING).minus(earlier.get(pool_id, _NOTHING)))
         connection = self.session.connection()
         self.volume_rows.write(connection)
         self.claim_rows.write(connection)
@@ -317,11 +311,12 @@ class Settlement:
         )
 
     def _counters_after(self, pool: pool_locks.LockedPool) -> pool_counters.Counters:
-        counters = self.changes.get(pool.id, CounterChange()).applied_to(pool.counters)
+        counters = self.changes.get(pool.id, _NOTHING).applied_to(pool.counters)
         return replace(counters, external=self.external.get(pool.id, counters.external))
 
     def _add(self, pool_id: int, change: CounterChange) -> None:
-        self.changes[pool_id] = self.changes.get(pool_id, CounterChange()).plus(change)
+        if change != _NOTHING:
+            self.changes[pool_id] = self.changes.get(pool_id, _NOTHING).plus(change)
 
     def _effects(self, claim: ClaimRow | None) -> Mapping[int, CounterChange]:
         """Return what a claim counts in its own pool and in the others on its storage, by pool; None counts nothing.

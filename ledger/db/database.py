@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ _LIBRARIES = {
 
 _MAY_BE_COMMITTED = "tonnage_may_be_committed"
 
+#: The key of ``Connection.info`` with the time at which a single read looked whether the server takes writes.
+_LOOKED_AT = "tonnage_looked_at"
+
 #: Pause, in seconds, before a transaction that collided with another runs again.
 _COLLISION_PAUSE = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 
@@ -55,7 +59,7 @@ class Patience:
     connect: float = dialects.CONNECT_TIMEOUT
     #: For a running host to refuse a connection.
     refusal: float = 1.0
-    #: Until single reads look again whether the server takes writes.
+    #: Until single reads on a connection look again whether the server takes writes.
     demotion: float = 1.0
     #: Until a time by the database's clock is read again.
     recent_time: float = 60.0
@@ -269,18 +273,19 @@ class Database:
     def read(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``work(session, ...)``, which executes one statement that reads, and return its result.
 
-        Nothing else is sent to the database: the statement is a transaction of its own. After a lost connection
-        ``work`` runs again, as with :meth:`run`. A server that takes no writes any more is noticed within
-        ``Patience.demotion`` seconds: its figures are no older than that.
+        The statement is a transaction of its own, without a BEGIN. After a lost connection ``work`` runs again, as with
+        :meth:`run`. Each connection looks at most every ``Patience.demotion`` seconds whether its server still takes
+        writes: what it reads is no older than that.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """
 
         def attempt() -> T:
             with orm.Session(self._readers, expire_on_commit=False) as session:
-                last = self._last_time
-                if last is None or time.monotonic() - last[1] > self._patience.demotion:
+                looks = session.connection().info
+                if time.monotonic() - looks.get(_LOOKED_AT, -math.inf) > self._patience.demotion:
                     self._last_time = dialects.require_writable(session.connection()), time.monotonic()
+                    looks[_LOOKED_AT] = time.monotonic()
                 if self._writer is not None:
                     self._enter(self._writer, session)
                 result = work(session, *args, **kwargs)

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_db import exception as oslo_exception
 from sqlalchemy import event
 
 from tonnage.capacity import errors
@@ -93,7 +94,7 @@ def empty_log(engine: sa.Engine) -> None:
     Does nothing for other databases. An error is left to the next transaction, which meets it too.
     """
     file = path_of(engine.url)
-    with contextlib.suppress(OSError, LostFile):
+    with contextlib.suppress(OSError, LostFile, sa.exc.SQLAlchemyError, oslo_exception.DBError):
         if file is None or os.path.getsize(file + _LOG) < _SMALL_LOG:
             return
         connection = engine.raw_connection()

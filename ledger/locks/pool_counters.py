@@ -375,7 +375,7 @@ class _UncoveredClaims:
         return self._all[0] - self._sizes[pool_id], self._all[1] - self._physical[pool_id]
 
 
-def is_covered(claim: Any, coverage: Coverage) -> bool:
+def is_covered(claim: EndedClaim, coverage: Coverage) -> bool:
     """Return whether figures of this coverage contain a claim of another pool on the same storage."""
     if claim.backend_id == coverage.backend_id:
         covers = (coverage.covers_epoch, coverage.covers_tick)

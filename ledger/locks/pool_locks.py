@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.db import dialects
+from tonnage.ledger.db import database, dialects
 from tonnage.ledger.locks import ledger_identity, pool_counters
 from tonnage.ledger.locks.pool_counters import Coverage, EndedClaim
 
@@ -33,14 +33,18 @@ class LockedPool(NamedTuple):
     storage_id: str | None
     is_part: bool
     is_present: bool
-    covers: pool_counters.Covers
-    covers_stamp: int
+    coverage: Coverage
     stamp: int
     counters: pool_counters.Counters
 
     def contains(self, claim: EndedClaim) -> bool:
         """Return whether the figures of this pool contain a claim of another pool on its storage."""
-        return pool_counters.is_covered(claim, Coverage(self.backend_id, *self.covers, self.covers_stamp))
+        return pool_counters.is_covered(claim, self.coverage)
+
+    @property
+    def covers(self) -> pool_counters.Covers:
+        """The epoch and the covering tick of the last report."""
+        return self.coverage.covers_epoch, self.coverage.covers_tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,12 @@ def lock_placed(
 ) -> LockedPools:
     """Do the same as :func:`lock` for pools whose places have been read in this transaction.
 
+    Before their rows are locked a report may give them, or other pools, another storage: then the transaction runs
+    again. After that it cannot, as it locks all pools of the storage that a pool joins.
+
     Without ``with_shared`` the other pools on the storages are not locked: no counter of a pool must change then.
+
+    Raises :class:`~tonnage.ledger.db.database.StaleRead` if a place has changed.
     """
     connection = session.connection()
     ids = {place.pool_id for place in places}
@@ -117,9 +126,10 @@ def lock_placed(
     rows: list[Any] = []
     if is_one_storage:
         rows += connection.execute(_LOCK_STORAGE, {"ids": next(iter(storages))})
-    # A pool may have left its storage before its backend was locked.
-    rows += _select(connection, _LOCK_POOLS, ids.difference(row[0] for row in rows))
+    else:
+        rows += _select(connection, _LOCK_POOLS, ids)
     pools = [_locked_pool(row) for row in rows]
+    _require_places(connection, ids, pools, with_shared)
     shared: dict[str, list[LockedPool]] = {}
     for pool in pools:
         if pool.storage_id is not None:
@@ -133,6 +143,21 @@ def lock_placed(
     )
 
 
+def _require_places(connection: sa.Connection, ids: set[int], pools: Sequence[LockedPool], shared: bool) -> None:
+    """Raise :class:`~tonnage.ledger.db.database.StaleRead` unless all pools on the storages of the pools are locked.
+
+    On SQLite the transaction has held the lock of the whole ledger since before its first read.
+    """
+    if not shared or connection.dialect.name == "sqlite":
+        return
+    storages = {pool.storage_id for pool in pools if pool.storage_id is not None}
+    locked = {pool.id for pool in pools}
+    missing = ids - locked
+    missing.update(row[0] for row in _select(connection, _ON_STORAGES, storages) if row[0] not in locked)
+    if missing and _select(connection, _PLACES, missing):
+        raise database.StaleRead(f"pools {sorted(missing)[:5]} have changed their storage")
+
+
 def _locked_pool(row: Any) -> LockedPool:
     id, backend_id, storage_id, is_part, is_present, epoch, tick, covers_stamp, stamp, *counters = row
     return LockedPool(
@@ -141,8 +166,7 @@ def _locked_pool(row: Any) -> LockedPool:
         storage_id=storage_id,
         is_part=bool(is_part),
         is_present=is_present,
-        covers=(int(epoch), int(tick)),
-        covers_stamp=int(covers_stamp),
+        coverage=Coverage(backend_id, int(epoch), int(tick), int(covers_stamp)),
         stamp=int(stamp or 0),
         counters=pool_counters.from_row(counters),
     )

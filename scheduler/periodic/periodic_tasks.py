@@ -119,8 +119,8 @@ class Purge:
         now = self._clock()
         if now >= self._due:
             self._due = now + _PURGE
-            self._database.empty_log()
             self._remaining = list(self._purges)
+            self._database.empty_log()
         self._remaining = [purge for purge in self._remaining if self._database.run(purge) >= dialects.CHUNK_SIZE]
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration
 from oslo_db import exception as db_exc
+from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tests.unit.scheduler.model.play import Play
@@ -342,6 +343,37 @@ def test_request_keys_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None
         connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
     assert world.database.run(request_keys.purge) == 2
     assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]
+
+
+@pytest.mark.parametrize("before", [None, "array"])
+@pytest.mark.parametrize("after", [None, "array", "other"])
+def test_a_lock_sees_the_storages_of_its_own_moment(ledger: sa.Engine, before: str | None, after: str | None) -> None:
+    """A report moves pools between storages while a settlement that has read their places waits for its locks."""
+    if ledger.dialect.name == "sqlite":
+        pytest.skip("a transaction of SQLite holds the lock of the whole ledger from its begin on")
+    world = World({name: StoragePool(20, 1.0, thin=True, thick=False) for name in "ab"}, engine=ledger)
+    world.start_agent()
+    world.report()
+    of_name = "UPDATE pools SET storage_id = :storage WHERE name LIKE :name"
+
+    def move(name: str, storage: str | None) -> None:
+        with ledger.begin() as connection:
+            connection.execute(sa.text(of_name), {"storage": storage, "name": f"%#{name}"})
+
+    move("a", before)
+    move("b", "array")
+    [(first,), (second,)] = world.rows("SELECT id FROM pools ORDER BY name")
+
+    def lock(session: orm.Session) -> set[int]:
+        place = sa.text("SELECT id, backend_id, storage_id FROM pools WHERE id = :id")
+        places = [pool_locks.PoolPlace(*row) for row in session.execute(place, {"id": first})]
+        move("a", next(moves, after))
+        locked = pool_locks.lock_placed(session, places)
+        assert locked.storages[first] == after
+        return set(locked.rows)
+
+    moves = iter([after])
+    assert world.database.run(lock) == ({first, second} if after == "array" else {first})
 
 
 @pytest.mark.heavy

@@ -366,8 +366,8 @@ MUTATIONS = (
     Mutation(
         "A settlement takes back what its claims counted before.",
         "ledger/claims/settlement.py",
-        "                self._add(pool_id, CounterChange().minus(change))\n",
-        "                self._add(pool_id, CounterChange())\n",
+        ".minus(earlier.get(pool_id, _NOTHING))",
+        "",
         (guards.SETTLEMENT,),
     ),
     Mutation(

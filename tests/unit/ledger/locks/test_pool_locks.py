@@ -37,7 +37,7 @@ def test_a_lock_extends_to_the_pools_on_the_same_storage(records: Records, array
 def test_the_rows_are_as_they_are_under_the_lock(records: Records, array: list[int]) -> None:
     one, two, part = records.run(pool_locks.lock, array).rows.values()
     assert (one.covers, one.stamp, one.counters) == ((1, 4), 7, Counters(allocated=9, in_flight=2))
-    assert (two.covers_stamp, two.is_present, two.is_part) == (6, False, False)
+    assert (two.coverage.covers_stamp, two.is_present, two.is_part) == (6, False, False)
     assert part.is_part
     assert part.is_present
 
@@ -50,13 +50,6 @@ def test_pools_of_one_storage_are_locked_in_one_statement(records: Records, arra
     with faults.executions(records.database.engine, "FROM pools") as executions:
         locked = records.run(pool_locks.lock_placed, places, with_shared=False)
     assert (list(locked.rows), len(executions)) == ([array[0]], 1)
-
-
-def test_a_pool_that_has_left_its_storage_meanwhile_is_locked(records: Records, array: list[int]) -> None:
-    gone = records.pool("a@b#gone")
-    locked = records.run(pool_locks.lock_placed, [PoolPlace(array[0], 1, "array"), PoolPlace(gone, 1, "array")])
-    assert locked.storages[gone] is None
-    assert set(locked.rows) == {*array, gone}
 
 
 def test_nothing_is_locked_in_a_ledger_whose_copy_is_used(records: Records, array: list[int]) -> None:
