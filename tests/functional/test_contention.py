@@ -20,10 +20,9 @@ from tests.servers.base import wait_for
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, volume_types
-from tonnage.ledger.claims import bookings, operation_outcomes
-from tonnage.ledger.claims.settlement import EndedOperation
+from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
-from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
@@ -217,6 +216,10 @@ def test_the_sum_of_in_flight_claims_includes_concurrent_claims(engine: sa.Engin
         more = {"state": pool_counters.PENDING, "provisioning": "thin", "request_id": claim_id}
         return models.Claim(**row, **more, size_gb=size, physical_gb=0, target_size_gb=size)
 
+    def recount(session: orm.Session) -> None:
+        pool_locks.lock(session, [1])
+        pool_counters.recount_in_flight(session, [1])
+
     with orm.Session(engine) as session, session.begin():
         session.add(models.Backend(id=1, name="h@b", driver="d", availability_zone="", nonce="n", epoch=1))
         session.flush()
@@ -231,12 +234,11 @@ def test_the_sum_of_in_flight_claims_includes_concurrent_claims(engine: sa.Engin
             claiming.execute(pool.execution_options(synchronize_session=False))
             claiming.add(claim("another's", 5))
             claiming.flush()
-            ending = EndedOperation(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
-            ended = thread.submit(ledger.run, operation_outcomes.apply, [ending], 3)
+            ended = thread.submit(ledger.run, recount)
             base.wait_for(lambda: _lock_is_awaited(engine) or ended.done(), "a transaction waits for the pool", 30)
         ended.result()
     with ledger.reading() as session:
-        assert pool_counters.read(session, [1])[1].in_flight == 5
+        assert pool_counters.read(session, [1])[1].in_flight == 8
 
 
 def _create(size: int) -> CreateVolume:
