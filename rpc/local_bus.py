@@ -146,6 +146,8 @@ class Listener(base.Listener):  # type: ignore[misc]
 class Driver(base.BaseDriver):  # type: ignore[misc]
     """The driver of oslo.messaging for the bus of this process."""
 
+    _is_closed = False
+
     def require_features(self, requeue: bool = False) -> None:
         """Do nothing: no feature is missing."""
 
@@ -162,8 +164,11 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
     ) -> Any:
         """Send a message, and return the reply if it is waited for.
 
-        Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds.
+        Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds, and ``MessageDeliveryFailure`` once
+        the transport is closed.
         """
+        if self._is_closed:
+            raise oslo_messaging.MessageDeliveryFailure("the transport is closed")
         expires = time.monotonic() + (_LONGEST_WAIT if timeout is None else timeout)
         content = msgspec.msgpack.encode((ctxt, message))
 
@@ -197,7 +202,8 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         raise NotImplementedError("nobody listens for notifications on a bus within one process")
 
     def cleanup(self) -> None:
-        """Do nothing: there is no connection."""
+        """Send no more messages."""
+        self._is_closed = True
 
 
 def _copy(value: Any) -> Any:

@@ -242,7 +242,8 @@ class Cluster:
         )
         self._sender = CommandSender(AgentClient(bus))
         # The storage reports only after commands, so its last report may be old.
-        settings = managers.settings(host="box", service_down_time=3600.0, max_attempts=1)
+        # A sweep looks at all volumes of a draining backend, however many the tests before have left.
+        settings = managers.settings(host="box", service_down_time=3600.0, max_attempts=1, drain_concurrency=10_000)
         self._core = managers.manager(self.database, self._sender, settings, filters, builders=builders or {})
         self.storage = Storage(self.scheduler)
         self._servers = [

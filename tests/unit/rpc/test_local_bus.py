@@ -87,6 +87,15 @@ def test_a_call_without_a_server_or_an_answer_ends(bus: transport.Transport) -> 
     assert store.values == [2], "the first call had expired"
 
 
+def test_a_transport_sends_nothing_after_its_cleanup(bus: transport.Transport) -> None:
+    store = Store()
+    with serving(bus, "one", store):
+        bus.cleanup()
+        with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="the transport is closed"):
+            client(bus).call({}, "put", value=1)
+    assert store.values == []
+
+
 def test_messages_wait_for_their_server_in_order(bus: transport.Transport) -> None:
     for value in range(5):
         client(bus, server="one").cast({}, "put", value=value)
