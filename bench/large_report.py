@@ -148,7 +148,7 @@ class Bench:
         """Return the sorted milliseconds of the creates that were answered since the last call."""
         seconds = json.loads(machine.ask(self._client, "mark"))["seconds"]
         since, self._answered = seconds[self._answered :], len(seconds)
-        return sorted(1000 * one for one in since)
+        return sorted(1000 * seconds for seconds in since)
 
     def _period(
         self,
@@ -180,13 +180,19 @@ def _is_about_report(line: str) -> bool:
     return _BACKEND in line or any(f" {level} " in line for level in ("WARNING", "ERROR", "CRITICAL"))
 
 
-def _table(found: Sequence[Period]) -> str:
+def _table(periods: Sequence[Period]) -> str:
     heads = ["database", "period", "creates", "p50 ms", "p95 ms", "longest ms"]
     heads += ["applied s", "log lines", "log bytes", "scheduler MiB"]
-    rows: list[list[Any]] = [["-" if one is None else one for one in asdict(period).values()] for period in found]
-    longest = max((period.longest for period in found), default=0.0) / 1000
+    rows: list[list[Any]] = [
+        ["-" if value is None else value for value in asdict(period).values()] for period in periods
+    ]
+    longest = max((period.longest for period in periods), default=0.0) / 1000
     verdict = "reached" if longest <= _AIM else "missed"
     return f"{comparison_runner.table(heads, rows)}\n\nThe goal of {_AIM:g} s for the longest create is {verdict}."
+
+
+def _in_short(period: Period) -> str:
+    return f"{period.period}: longest create {period.longest:.0f} ms"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -197,11 +203,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="duration of the creates before the report")
     parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before the measurement")
     arguments = parser.parse_args(words)
-    found, good = command.collect(
-        "large_report", Bench(arguments).run(), lambda one: f"{one.period}: longest create {one.longest:.0f} ms"
+    periods, good = command.collect(
+        "large_report",
+        Bench(arguments).run(),
+        lambda period: f"{period.period}: longest create {period.longest:.0f} ms",
     )
-    if found:
-        print(json.dumps([asdict(one) for one in found]) if arguments.json else _table(found))
+    if periods:
+        print(json.dumps([asdict(period) for period in periods]) if arguments.json else _table(periods))
     return int(not good)
 
 

@@ -10,9 +10,9 @@ servers. The databases wait for the disk at each commit. Run it with the Python 
     python bench/latency.py --variants standalone,tonnage --in-flight 1 --rounds 3
 
 Each client creates a volume, polls it until it is available, deletes it, and polls it until it is gone. Before that
-the statements of such a life are counted, in a standalone of their own. The processor
-time is that of such a cycle with its polls, and that of a second in which nothing is requested. Compare figures only
-within one run. Exit status: 0; 1 after an error; 2 if Cinder is requested and not available, so that there is no ratio.
+the statements of such a life are counted, in a standalone of their own. The processor time is that of such a cycle with
+its polls, and that of a second in which nothing is requested. Compare figures only within one run. Exit status: 0; 1
+after an error; 2 if Cinder is requested and not available, so that there is no ratio.
 """
 
 import argparse

@@ -84,11 +84,11 @@ def processor_seconds(pid: int) -> float:
 
 def memory_bytes(pid: int) -> int:
     """Return the unshared memory of a process and its children, in bytes."""
-    process = psutil.Process(pid)
+    parent = psutil.Process(pid)
     total = 0
-    for one in (process, *process.children(recursive=True)):
+    for process in (parent, *parent.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += one.memory_full_info().uss
+            total += process.memory_full_info().uss
     return total
 
 
@@ -187,7 +187,7 @@ class ProcessGroup:
         process.terminate()
         process.wait(60)
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 120.0, pause: float = 0.05) -> None:
+    def until(self, condition: Callable[[], bool], event: str, seconds: float = 120.0, pause: float = 0.05) -> None:
         """Wait until the condition holds. ``pause`` is the time between two checks, in seconds.
 
         Raises RuntimeError after ``seconds``, or with the end of the log of a process that has ended.
@@ -198,7 +198,7 @@ class ProcessGroup:
                 if process.poll() not in (None, 0):
                     raise RuntimeError(f"{name} has ended with {process.returncode}: {self.log_end(name)}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"waited {seconds:.0f} s for {what}")
+                raise RuntimeError(f"waited {seconds:.0f} s for {event}")
             time.sleep(pause)
 
     def log_end(self, name: str) -> str:

@@ -74,7 +74,7 @@ class _Formatter(formatters.ContextFormatter):
         return line + newline + more
 
 
-#: What RabbitMQ answers for a fan-out while no receiver runs: the exchange goes with the last of them.
+#: The answer of RabbitMQ to a fan-out while no receiver runs: the exchange goes with the last of them.
 _NO_EXCHANGE = "NOT_FOUND - no exchange"
 
 

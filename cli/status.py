@@ -24,7 +24,7 @@ PROG = "tonnage-status"
 #: Exit status if the checks could not run, as in other projects. Statuses 0 to 2 are results of the checks.
 _COULD_NOT_CHECK = 255
 
-#: The result of a check that needs what schedulers and agents have reported lately.
+#: The result of a check that needs the latest reports of schedulers and agents.
 _UNKNOWN = "nobody can tell {}: the ledger cannot be written, so no report is recorded"
 
 #: Seconds after which an unfinished operation causes a warning.

@@ -217,8 +217,8 @@ def require_same_limits(
 ) -> None:
     """Check that the limits have not changed since a decision read them. ``reserved`` is None if nothing was limited.
 
-    Call it when the bookings have locked their backends: :func:`tonnage.quotas.limits.put` waits for these locks, so
-    a limit that is set later counts the bookings.
+    Call it after the bookings, if there are any, have locked their backends: :func:`tonnage.quotas.limits.put` waits
+    for these locks, so a limit that is set later counts the bookings.
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged`.
     """

@@ -20,9 +20,6 @@ import msgspec
 import oslo_messaging
 from oslo_messaging._drivers import base
 
-#: Seconds for which a message without a time to live waits for a server.
-_LONGEST_WAIT = 3600.0
-
 #: Most messages that wait for a server. The oldest is dropped then.
 _MOST_WAITING = 10_000
 
@@ -162,14 +159,14 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         retry: Any = None,
         transport_options: Any = None,
     ) -> Any:
-        """Send a message, and return the reply if it is waited for.
+        """Send a message that lives for ``timeout`` seconds, and return the reply if it is waited for.
 
         Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds, and ``MessageDeliveryFailure`` once
         the transport is closed.
         """
         if self._is_closed:
             raise oslo_messaging.MessageDeliveryFailure("the transport is closed")
-        expires = time.monotonic() + (_LONGEST_WAIT if timeout is None else timeout)
+        expires = time.monotonic() + timeout
         content = msgspec.msgpack.encode((ctxt, message))
 
         def make() -> Incoming:

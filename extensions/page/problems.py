@@ -42,8 +42,8 @@ def load(
     """Return the problems of all pools and backends, and those that the ledger shows, by one session.
 
     A backend is down after ``down_time`` seconds of silence. ``absent`` are the names of the pools with volumes that
-    are no longer reported. ``refusal`` is the cause if the ledger cannot be written:
-    no backend is silent then, and nobody can record what it reports.
+    are no longer reported. ``refusal`` is the cause if the ledger cannot be written: then no backend is silent, but no
+    report of it can be recorded.
     """
     return [
         *_of_ledger(refusal),

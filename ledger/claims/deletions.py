@@ -5,7 +5,7 @@ import datetime
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -149,15 +149,11 @@ class _Place(NamedTuple):
     name: str
 
 
-_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _VOLUME, _POOL = models.table(models.Volume).c, models.table(models.Pool).c
 _PLACES = (
     sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.name)
     .join_from(models.table(models.Volume), models.table(models.Pool), _POOL.id == _VOLUME.pool_id)
-    .where(_VOLUME.id.in_(_IDS))
-)
-_LOCK_VOLUMES = (
-    sa.select(*row_changes.columns(VolumeRow)).where(_VOLUME.id.in_(_IDS)).order_by(_VOLUME.id).with_for_update()
+    .where(_VOLUME.id.in_(sa.bindparam("ids", expanding=True)))
 )
 
 
@@ -172,12 +168,11 @@ def _lock(
     Raises :class:`~tonnage.ledger.db.database.StaleRead` if a volume has moved to another pool meanwhile.
     """
     connection = session.connection()
-    ids = {"ids": sorted(volume_ids)}
-    places = {row[0]: _Place(*row) for row in connection.execute(_PLACES, ids)}
+    places = {row[0]: _Place(*row) for row in connection.execute(_PLACES, {"ids": sorted(volume_ids)})}
     pools = {pool_locks.PoolPlace(*place[:3]) for place in places.values()}
     locked = pool_locks.lock_placed(session, pools, with_shared=with_shared)
     # The rows are read under the locks: another scheduler may have received the end of a delete meanwhile.
-    volumes = LockedRows(VolumeRow, connection.execute(_LOCK_VOLUMES, ids))
+    volumes = row_changes.lock_volumes(connection, volume_ids)
     for row in volumes.rows.values():
         if row.pool_id is not None and row.pool_id not in places:
             raise database.StaleRead(f"volume {row.id} has moved")

@@ -6,7 +6,7 @@ for all rows in which the same columns have changed, one for all deletions, and 
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -133,11 +133,22 @@ def columns(record: type[Row]) -> list[sa.ColumnElement[Any]]:
     return [record.table.c[name] for name in _names(record)]
 
 
+def lock_volumes(connection: sa.Connection, ids: Collection[str]) -> LockedRows[VolumeRow]:
+    """Lock volumes, sorted by id, and return their rows; those that do not exist are left out."""
+    return LockedRows(VolumeRow, connection.execute(_LOCK_VOLUMES, {"ids": sorted(ids)}) if ids else ())
+
+
 def _names(record: type[Any]) -> tuple[str, ...]:
     return _NAMES[record]
 
 
 _NAMES = {record: tuple(field.name for field in fields(record)) for record in (ClaimRow, VolumeRow)}
+_LOCK_VOLUMES = (
+    sa.select(*columns(VolumeRow))
+    .where(VolumeRow.table.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(VolumeRow.table.c.id)
+    .with_for_update()
+)
 _TABLES = (ClaimRow.table, VolumeRow.table)
 _DELETE = {table: sa.delete(table).where(table.c.id == sa.bindparam("of")) for table in _TABLES}
 _INSERT = {table: sa.insert(table) for table in _TABLES}

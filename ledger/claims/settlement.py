@@ -71,7 +71,7 @@ class Result:
     past: tuple[str, ...] = ()
 
 
-_CLAIM, _VOLUME, _POOL = models.table(models.Claim), models.table(models.Volume).c, models.table(models.Pool).c
+_CLAIM, _POOL = models.table(models.Claim), models.table(models.Pool).c
 _OF_VOLUME = _CLAIM.alias("of_volume")
 #: Each pending claim, and each claim of its volume with the place of its pool.
 _PENDING = (
@@ -82,12 +82,6 @@ _PENDING = (
     .join_from(_CLAIM, _OF_VOLUME, _OF_VOLUME.c.volume_id == _CLAIM.c.volume_id)
     .join(models.table(models.Pool), _POOL.id == _OF_VOLUME.c.pool_id)
     .where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)), _CLAIM.c.state == pool_counters.PENDING)
-)
-_LOCK_VOLUMES = (
-    sa.select(*row_changes.columns(VolumeRow))
-    .where(_VOLUME.id.in_(sa.bindparam("ids", expanding=True)))
-    .order_by(_VOLUME.id)
-    .with_for_update()
 )
 _CLAIMS = sa.select(*row_changes.columns(ClaimRow)).order_by(_CLAIM.c.id).with_for_update()
 _LOCK_CLAIMS = _CLAIMS.where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -148,7 +142,7 @@ def _begun(
     """Lock volumes and claims. With ``copies_in`` all claims of the volumes in these pools are locked."""
     connection = session.connection()
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
-    volumes = connection.execute(_LOCK_VOLUMES, {"ids": sorted(volume_ids)}) if volume_ids else ()
+    volumes = row_changes.lock_volumes(connection, volume_ids)
     if copies_in is not None:
         of_volumes = {"volume_ids": sorted(volume_ids), "pool_ids": sorted(copies_in)}
         claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS_OF_VOLUMES, of_volumes))
@@ -160,7 +154,7 @@ def _begun(
         max_attempts=max_attempts,
         claims={id: row for id, row in claims.rows.items() if id in claim_ids},
         claim_rows=claims,
-        volume_rows=LockedRows(VolumeRow, volumes),
+        volume_rows=volumes,
     )
 
 
@@ -288,7 +282,7 @@ class Settlement:
                 self.release(other_claim, ending, deleted=claim.verb == claim_verbs.DELETE)
 
     def write_rows(self) -> None:
-        """Write the changes of volumes and claims, and add up what they change in the counters."""
+        """Write the changes of volumes and claims, and add up their effects on the counters."""
         for before, after in self.claim_rows.changes():
             earlier, later = self._effects(before), self._effects(after)
             for pool_id in earlier.keys() | later.keys():
@@ -319,7 +313,7 @@ class Settlement:
             self.changes[pool_id] = self.changes.get(pool_id, _NOTHING).plus(change)
 
     def _effects(self, claim: ClaimRow | None) -> Mapping[int, CounterChange]:
-        """Return what a claim counts in its own pool and in the others on its storage, by pool; None counts nothing.
+        """Return the effects of a claim on the counters of the pools on its storage, by pool; None has no effect.
 
         A settlement adds the difference of the effects before and after it. An example: a claim of 20 GiB in pool 1,
         on one storage with pool 2, neither of whose figures contains it. Its volume is deleted::

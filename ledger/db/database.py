@@ -275,7 +275,7 @@ class Database:
 
         The statement is a transaction of its own, without a BEGIN. After a lost connection ``work`` runs again, as with
         :meth:`run`. Each connection looks at most every ``Patience.demotion`` seconds whether its server still takes
-        writes: what it reads is no older than that.
+        writes, so its rows are no older than that.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """

@@ -190,8 +190,8 @@ def prepare_sqlite(connection: sqlite3.Connection, timeouts: Timeouts) -> None:
 def for_single_reads(engine: sa.Engine) -> sa.Engine:
     """Return an engine with the same connections, each of which executes one statement that reads.
 
-    PostgreSQL gets no BEGIN and no ROLLBACK then. MariaDB would be asked for autocommit each time instead of the
-    ROLLBACK.
+    PostgreSQL gets no BEGIN and no ROLLBACK then. On MariaDB autocommit would cost a message each time, as does the
+    ROLLBACK that it would save.
     """
     options: dict[str, Any] = {READ_ONLY: True, SINGLE_READ: True}
     if engine.dialect.name == "postgresql":

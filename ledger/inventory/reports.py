@@ -42,10 +42,10 @@ class Report:
 
     Pools in ``unusable`` keep their old figures, and their claims stay contained or uncontained as they are; so do
     pools in ``postponed``, whose figures the next part of the report has. ``stamps`` are the stamps of the storages,
-    taken before the look; ``storages`` are all
-    storages of the backend's pools. ``base`` is the number of the report that ``figures`` were compared with: all other
-    pools are unchanged since that report. ``rules`` is the generation of the rules from which the limits were computed.
-    ``age`` is the number of seconds between the begin of the look and the sending of the report, by the agent's clock.
+    taken before the look; ``storages`` are all storages of the backend's pools. ``base`` is the number of the report
+    that ``figures`` were compared with: all other pools are unchanged since that report. ``rules`` is the generation of
+    the rules from which the limits were computed. ``age`` is the number of seconds between the begin of the look and
+    the sending of the report, by the agent's clock.
     """
 
     backend_id: int
