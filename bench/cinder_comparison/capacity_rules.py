@@ -17,6 +17,7 @@ from cinder_comparison.cases import CINDER, STANDARD, Case, PoolCase
 FIGURES_ROUNDED = "Figures of two decimals"
 FREE_OVER_TOTAL = "More free than total"
 FLOOR = "Floor of the reserve"
+NEGATIVE_RESERVE = "Negative reserve"
 FREE_UNKNOWN = "Free unknown"
 TOTAL_UNKNOWN = "Total unknown"
 ASKED_THICK = "Thick asked of a thin pool"
@@ -27,7 +28,7 @@ NO_TOLERANCE = "Exactly at the limit"
 THICK_RESERVE = "Thick reserve"
 
 _BOTH = (
-    *(FIGURES_ROUNDED, FREE_OVER_TOTAL, FLOOR, FREE_UNKNOWN, TOTAL_UNKNOWN),
+    *(FIGURES_ROUNDED, FREE_OVER_TOTAL, FLOOR, NEGATIVE_RESERVE, FREE_UNKNOWN, TOTAL_UNKNOWN),
     *(ASKED_THICK, SPELLING, IN_FLIGHT, LEFT_ROUNDED),
 )
 DEPARTURES = {STANDARD: (*_BOTH, THICK_RESERVE), CINDER: (*_BOTH, NO_TOLERANCE)}
@@ -139,6 +140,8 @@ def _read(case: Case, pool: PoolCase, departures: _Departures) -> _Figures:
         free = total
     provisioned = number("provisioned_capacity_gb", pool.allocated)
     percentage = float(pool.report.get("reserved_percentage") or 0)
+    if NEGATIVE_RESERVE not in departures:
+        percentage = max(percentage, 0.0)
     ratio = pool.report.get("max_over_subscription_ratio")
     if ratio is None or ratio == 0:
         ratio = case.ratio

@@ -164,7 +164,11 @@ def _left_out(difference: Difference) -> bool:
 
 
 def _null(difference: Difference) -> bool:
-    return difference.failed == "TypeError" and None in difference.pool.report.values() and not _left_out(difference)
+    """Cinder fails with a figure that is null. It refuses a pool whose free capacity is null before it calculates."""
+    if _left_out(difference) or None not in difference.pool.report.values():
+        return False
+    has_no_free = difference.pool.report.get("free_capacity_gb", 0) is None
+    return difference.failed == "TypeError" or (has_no_free and difference.there is False)
 
 
 def _text_figure(difference: Difference) -> bool:
