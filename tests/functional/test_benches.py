@@ -99,6 +99,18 @@ def test_the_benchmark_of_a_large_report_runs(run: Run) -> None:
 
 
 @pytest.mark.heavy
+def test_the_benchmark_of_a_million_pools_runs_small(run: Run) -> None:
+    size = ("--backends", "4", "--pools-per-backend", "500", "--agent-processes", "2", "--json")
+    times = ("--seconds", "3", "--warm-up", "1", "--changed", "100", "--restarts", "1")
+    code, found = run("million", *size, *times)
+    assert code == 0, found
+    figures = {one["name"]: one["value"] for one in found}
+    assert figures["decision at rest, p50"] > 0
+    assert figures["changed pools beside changes"] > 10
+    assert 0 < figures["restart"] < 600
+
+
+@pytest.mark.heavy
 def test_the_latency_benchmark_runs(run: Run) -> None:
     times = ("--seconds", "3", "--warm-up", "1", "--in-flight", "1,2", "--poll", "0.05")
     code, found = run("latency", "--json", "--variants", "standalone,tonnage", "--databases", "postgresql", *times)
