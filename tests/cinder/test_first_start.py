@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first start of Tonnage's scheduler in a cloud that has 10,000 volumes in 1,000 pools."""
+"""The first start of Tonnage's scheduler, also in a cloud that has 10,000 volumes in 1,000 pools.
+
+``TONNAGE_CINDER_STARTS`` is the number of first starts in a small cloud.
+"""
 
 import itertools
+import os
 import signal
 import time
 import uuid
@@ -16,7 +20,7 @@ from tonnage.ledger.db import database
 VOLUMES = 10_000
 
 #: First starts in a small cloud.
-STARTS = 5
+STARTS = int(os.environ.get("TONNAGE_CINDER_STARTS", "5"))
 
 SHAPE = Shape(backends=["b1", "b2"], pools=[f"p{number}" for number in range(500)], interval=10)
 

@@ -119,6 +119,35 @@ def test_a_volume_that_is_deleted_while_it_is_made(site: Site) -> None:
     (site.cinder.folder / "storage" / "b1" / "a" / volume_id).unlink()
 
 
+def test_a_frozen_backend_takes_nothing_new_and_ends_what_it_has(site: Site) -> None:
+    cinder, kind = site.cinder, on(site.cinder, "b1")
+    present = placed(site, 10, volume_type=kind)
+    site.settled(FIRST, 10)
+    cinder.control("b1", create_seconds=4)
+    in_hand = cinder.create(20, volume_type=kind)
+    wait_for(lambda: cinder.volumes()[in_hand]["os-vol-host-attr:host"], "it has a host")
+    cinder.request("PUT", "/os-services/freeze", {"host": "real@b1"})
+    problem = "SELECT notice, notice_text FROM backends WHERE name = 'real@b1'"
+    wait_for(lambda: site.rows(problem) == [("down", "its service in Cinder is frozen")], "the backend is down")
+    assert cinder.settled([in_hand])[in_hand]["status"] == "available"
+    refused = cinder.create(10, volume_type=kind)
+    assert cinder.settled([refused])[refused]["status"] == "error"
+    because = {pool["pool"]: pool["because"] for pool in site.explained(refused)["pools"]}
+    assert because[FIRST].startswith("BackendStateFilter: is on a backend that is down, disabled or frozen")
+    action(cinder, present, "os-extend", {"new_size": 20})
+    wait_for(lambda: site.why(present)["refusals"], "the refusal is recorded")
+    wait_for(lambda: status(cinder, present) == "available", "it is available as it was")
+    [elsewhere] = cinder.settled([cinder.create(90)]).values()
+    assert (elsewhere["status"], elsewhere["os-vol-host-attr:host"]) == ("available", SECOND)
+    cinder.request("PUT", "/os-services/thaw", {"host": "real@b1"})
+    wait_for(lambda: site.rows(problem) == [(None, None)], "the backend is up")
+    # What was in hand counts once, so exactly 70 GiB are left.
+    site.settled(FIRST, 30)
+    placed(site, 70, volume_type=kind)
+    beyond = cinder.create(1, volume_type=kind)
+    assert cinder.settled([beyond])[beyond]["status"] == "error"
+
+
 def test_a_group_with_volumes(site: Site) -> None:
     cinder = site.cinder
     group = operations.group(cinder, on(cinder, "b2"))
