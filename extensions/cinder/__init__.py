@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage as Cinder's scheduler, and the watch beside Cinder's own schedulers.
+"""Tonnage as Cinder's scheduler and as its quota driver, and the watch beside Cinder's own schedulers.
 
-Floors from the ground up: releases, decoding and ledger and pools, scheduler and watch, commands and daemons.
+Floors from the ground up: releases, decoding and ledger and pools and quota, scheduler and watch, commands and daemons.
 """

@@ -2,8 +2,8 @@
 """Runs one of Cinder's own suites with Cinder's Python, and prints the outcome of each test as JSON.
 
 Usage: ``python own_suite.py SUITE SCHEDULER FOLDER``. SUITE is ``manager``, ``functional``, ``filter_scheduler``,
-``host_filters`` or ``weighers``. SCHEDULER is ``cinder`` or ``tonnage``, for ``filter_scheduler`` also ``native``.
-FOLDER takes ledgers.
+``host_filters``, ``weighers`` or ``quota``. SCHEDULER is ``cinder`` or ``tonnage``, for ``filter_scheduler`` also
+``native``; for ``quota`` it is the quota driver. FOLDER takes ledgers.
 """
 
 import importlib
@@ -28,6 +28,14 @@ _FUNCTIONAL = (
     "test_volumes",
 )
 
+_QUOTA = (
+    "test_quota",
+    "test_quota_utils",
+    "api.contrib.test_quotas",
+    "api.contrib.test_quotas_classes",
+    "test_volume_transfer",
+)
+
 #: Cinder's files of configuration.
 _ETC = pathlib.Path(sys.prefix) / "etc" / "cinder"
 
@@ -49,6 +57,30 @@ def of_units(suite: str, scheduler: str) -> list[Any]:
     os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
     importlib.import_module("cinder.tests.unit.test")  # it prepares Cinder, so it comes first
     found: list[Any] = importlib.import_module("look_alike_suites").modules(suite, scheduler)
+    return found
+
+
+def quota(driver: str, _folder: pathlib.Path) -> list[Any]:
+    """Return the modules with Cinder's unit tests of quotas, and of operations that use the driver on a database."""
+    os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
+    importlib.import_module("cinder.tests.unit.test")  # it prepares Cinder, so it comes first
+    stock = importlib.import_module("cinder.quota")
+    if driver == "tonnage":
+        ours = importlib.import_module("tonnage.extensions.cinder.quota.driver")
+        stock.CONF.set_default("quota_driver", f"{ours.__name__}.QuotaDriver")
+        stock.DbQuotaDriver = ours.QuotaDriver
+        # Tests that read Cinder's counters get the use that the driver counts.
+        for name in ("cinder.db", "cinder.db.api"):
+            importlib.import_module(name).quota_usage_get_all_by_project = _counted
+    return [importlib.import_module(f"cinder.tests.unit.{name}") for name in _QUOTA]
+
+
+def _counted(context: Any, project_id: str) -> dict[str, Any]:
+    """Return the use of a project in the form of Cinder's counters."""
+    stock = importlib.import_module("cinder.quota")
+    found = {"project_id": project_id}
+    for engine in (stock.QUOTAS, stock.GROUP_QUOTAS):
+        found.update(engine.get_project_quotas(context.elevated(), project_id))
     return found
 
 
@@ -141,7 +173,7 @@ def _tests(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 def main(suite: str, scheduler: str, folder: str) -> None:
     """Run a suite."""
     warnings.simplefilter("ignore")
-    known = {"manager": manager, "functional": functional}
+    known = {"manager": manager, "functional": functional, "quota": quota}
     modules = known[suite](scheduler, pathlib.Path(folder)) if suite in known else of_units(suite, scheduler)
     found = outcomes(unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromModule, modules)))
     print("OUTCOMES", json.dumps(found))

@@ -12,6 +12,27 @@ from tests import suites
 from tests.cinder import sites
 from tests.servers.cinder import HOME
 
+#: Cinder's tests that replace the functions of its database for counters and expect their calls, and one that commits a
+#: reservation without a row and expects that it counts.
+_OF_COUNTERS = {
+    *(
+        f"cinder.tests.unit.test_quota.DbQuotaDriverTestCase.{name}"
+        for name in (
+            "test_get_project_quotas",
+            "test_get_project_quotas_alt_context_no_class",
+            "test_get_project_quotas_alt_context_with_class",
+            "test_get_project_quotas_no_defaults",
+            "test_reserve_datetime_expire",
+            "test_reserve_default_expire",
+            "test_reserve_int_expire",
+            "test_reserve_max_age",
+            "test_reserve_timedelta_expire",
+            "test_reserve_until_refresh",
+        )
+    ),
+    "cinder.tests.unit.api.contrib.test_quotas.QuotaSetsControllerTest.test_update_lower_than_existing_resources",
+}
+
 _PROGRAM = pathlib.Path(__file__).with_name("own_suite.py")
 
 
@@ -53,3 +74,14 @@ def test_cinders_tests_of_filters_and_weighers_end_as_with_its_classes(
     for scheduler in schedulers:
         outcomes, texts = run(suite, scheduler, tmp_path)
         assert outcomes == stock, texts
+
+
+def test_cinders_tests_of_quotas_end_as_with_its_own_driver(tmp_path: pathlib.Path) -> None:
+    sites.require_cinder()
+    stock, _ = run("quota", "cinder", tmp_path)
+    assert len(stock) >= 140
+    assert stock.keys() >= _OF_COUNTERS
+    outcomes, texts = run("quota", "tonnage", tmp_path)
+    assert {name: outcomes[name] for name in stock if name not in _OF_COUNTERS} == {
+        name: outcome for name, outcome in stock.items() if name not in _OF_COUNTERS
+    }, texts
