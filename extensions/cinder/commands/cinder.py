@@ -154,12 +154,21 @@ class Cinder(base_commands.ShowOne):
             Part(
                 "drift", "Drift of allocated_capacity_gb", _FINDINGS, findings[Category.ALLOCATED_DRIFT], "none", most
             ),
+            Part(
+                "quota_drift",
+                "Drift of the counters of quotas",
+                _FINDINGS,
+                findings[Category.QUOTA_DRIFT],
+                "none",
+                most,
+            ),
             Part("stale_reports", "Stale reports", _FINDINGS, findings[Category.STALE_REPORT], "none", most),
             Part("wrong_reports", "Wrong reports", _FINDINGS, findings[Category.WRONG_REPORT], "none", most),
             Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
             Part("gaps", "Gaps in the watch", _FINDINGS, findings[Category.GAP], "none", most),
             Part("periods", "Periods of the watch", _PERIODS, record.periods(since), "none", most),
         ]
-        is_wrong = over or findings[Category.ALLOCATED_DRIFT] or any(decided.values())
+        drifts = findings[Category.ALLOCATED_DRIFT] + findings[Category.QUOTA_DRIFT]
+        is_wrong = over or drifts or any(decided.values())
         self.status = FOUND if is_wrong else 0
         return summary, parts

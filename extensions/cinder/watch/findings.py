@@ -16,6 +16,8 @@ class Category(enum.StrEnum):
     OVER_COMMITMENT = "over_commitment"
     #: ``allocated_capacity_gb`` of a report is not the sum of the volumes.
     ALLOCATED_DRIFT = "allocated_drift"
+    #: A counter of Cinder's quotas is not what the rows have.
+    QUOTA_DRIFT = "quota_drift"
     #: A backend is up and does not report.
     STALE_REPORT = "stale_report"
     #: A report breaks a definition of its fields, or has a pool that cannot be used.

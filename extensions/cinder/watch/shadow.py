@@ -16,12 +16,14 @@ from tonnage.capacity import errors
 from tonnage.extensions.cinder.decoding import cinder_messages
 from tonnage.extensions.cinder.decoding.cinder_messages import Command, Report, UnjudgedRequest
 from tonnage.extensions.cinder.decoding.cinder_rows import Changes, CinderRows
+from tonnage.extensions.cinder.quota.quota_drift import ResourceUse
 from tonnage.extensions.cinder.watch import shadow_instruments
 from tonnage.extensions.cinder.watch.allocated_drift import AllocatedDrift
 from tonnage.extensions.cinder.watch.bus_tap import BusTap, Delivery
 from tonnage.extensions.cinder.watch.findings import Category, Cause, Finding, Gap, Key
 from tonnage.extensions.cinder.watch.over_commitments import OverCommitments
 from tonnage.extensions.cinder.watch.promised_capacity import PromisedCapacity
+from tonnage.extensions.cinder.watch.quota_counters import CounterDrift, QuotaCounters
 from tonnage.extensions.cinder.watch.report_audit import ReportAudit
 from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
 from tonnage.extensions.cinder.watch.verdicts import Decided, Judge, Verdict
@@ -96,6 +98,7 @@ class Observations:
         self.judge = Judge(self.promised, settings.rules)
         self.over_commitments = OverCommitments(self.promised, settings.rules.calculation, earlier)
         self.drift = AllocatedDrift(self.promised)
+        self.counter_drift = CounterDrift()
         self.audit = ReportAudit(self.promised, settings.stale_after, settings.service_down_time)
         self._open = {finding.key for finding in earlier}
         self._gap_at = float("-inf")
@@ -165,6 +168,11 @@ class Observations:
         ):
             self._add(findings=findings, ended=ended)
 
+    def quotas(self, uses: Sequence[ResourceUse]) -> None:
+        """Take the use of quotas."""
+        findings, ended = self.counter_drift.compare(uses, self._open)
+        self._add(findings=findings, ended=ended)
+
     def _report(self, report: Report, now: float) -> None:
         checked, is_used = self.promised.apply_report(report, now)
         if not is_used:
@@ -192,8 +200,10 @@ class Observations:
 class Shadow:
     """The pipeline: tap, messages, observations, record."""
 
-    def __init__(self, tap: BusTap, rows: CinderRows, record: ShadowRecord, settings: Settings) -> None:
-        self._tap, self._rows, self._record, self._settings = tap, rows, record, settings
+    def __init__(
+        self, tap: BusTap, rows: CinderRows, quotas: QuotaCounters, record: ShadowRecord, settings: Settings
+    ) -> None:
+        self._tap, self._rows, self._quotas, self._record, self._settings = tap, rows, quotas, record, settings
         # Counters begin at 0, so that the first event is an increase.
         for cause in Cause:
             shadow_instruments.GAPS.labels(cause.value)
@@ -263,6 +273,9 @@ class Shadow:
                 self._complete_at = now
             self._catch_up(observations)
             observations.rows(changes, now, time.monotonic())
+        uses = self._quotas.read(now)
+        if uses is not None:
+            observations.quotas(uses)
 
     def _catch_up(self, observations: Observations) -> None:
         """Take messages until the bus is quiet for a moment; a busy one is followed for some seconds."""

@@ -11,7 +11,9 @@ from oslo_utils import strutils
 
 from tonnage.capacity import errors
 from tonnage.extensions.cinder.decoding.cinder_rows import CinderRows
+from tonnage.extensions.cinder.quota.quota_usage import Rules as QuotaRules
 from tonnage.extensions.cinder.watch.bus_tap import BusTap
+from tonnage.extensions.cinder.watch.quota_counters import QuotaCounters
 from tonnage.extensions.cinder.watch.shadow import Settings, Shadow
 from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
 from tonnage.ledger.db import database
@@ -52,6 +54,11 @@ def build(conf: cfg.ConfigOpts, own: database.Database, cleanup: contextlib.Exit
             {"ca_certs": options.tls_ca_file} if options.tls_ca_file else None,
         ),
         CinderRows(cinder),
+        QuotaCounters(
+            cinder,
+            QuotaRules(options.quota_reservation_lifetime, not options.no_snapshot_gb_quota),
+            options.quota_poll_interval,
+        ),
         ShadowRecord(own),
         Settings(
             rules=Rules(rules.filters, rules.weighers, rules.calculation),

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.servers import ledger_schema
+from tests.unit.extensions.cinder.watch.quota_uses import quota_use
 from tests.unit.extensions.cinder.watch.scenes import POOL, command, report, request, rows, rules, volume
 from tonnage.capacity import errors
 from tonnage.extensions.cinder.decoding.cinder_rows import Changes, ServiceRow
+from tonnage.extensions.cinder.quota.quota_drift import ResourceUse
 from tonnage.extensions.cinder.watch import shadow as shadow_module
 from tonnage.extensions.cinder.watch.bus_tap import Delivery
 from tonnage.extensions.cinder.watch.findings import Category, Cause, Finding, Gap
@@ -36,6 +38,16 @@ class Rows:
         if self.changes is None:
             raise errors.Unavailable("it is away")
         return self.changes
+
+
+class Quotas:
+    """The use of quotas as the test sets it, in each turn."""
+
+    def __init__(self, *turns: Sequence[ResourceUse]) -> None:
+        self._turns = list(turns)
+
+    def read(self, _now: float) -> Sequence[ResourceUse] | None:
+        return self._turns.pop(0) if self._turns else None
 
 
 class Tap:
@@ -84,10 +96,10 @@ def own() -> Iterator[database.Database]:
     found.close()
 
 
-def run(own: database.Database, tap: Tap, read: Any) -> ShadowRecord:
+def run(own: database.Database, tap: Tap, read: Any, quotas: "Quotas | None" = None) -> ShadowRecord:
     """Run a shadow over the turns of a tap, and return its record."""
     record = ShadowRecord(own)
-    tap.shadow = Shadow(tap, read, record, SETTINGS)  # type: ignore[arg-type]
+    tap.shadow = Shadow(tap, read, quotas or Quotas(), record, SETTINGS)  # type: ignore[arg-type]
     tap.shadow.run()
     assert tap.closed
     return record
@@ -152,7 +164,7 @@ def test_nothing_is_read_while_the_bus_is_away(own: database.Database) -> None:
 def test_a_gap_that_begins_and_ends_in_one_turn_has_ended(own: database.Database) -> None:
     settings = replace(SETTINGS, full_poll_interval=3600.0)
     record, tap = ShadowRecord(own), Tap([Gap(Cause.START)], [])
-    tap.shadow = Shadow(tap, Rows(_real_rows()), record, settings)  # type: ignore[arg-type]
+    tap.shadow = Shadow(tap, Rows(_real_rows()), Quotas(), record, settings)  # type: ignore[arg-type]
     tap.shadow.run()
     [gap] = record.findings(Category.GAP)
     assert gap["ended_at"] is not None
@@ -269,7 +281,7 @@ def test_the_period_of_a_shadow_lasts_until_its_end(own: database.Database) -> N
     record = ShadowRecord(own)
     extended: list[int] = []
     tap = Tap([], [], [], [])
-    tap.shadow = Shadow(tap, Rows(_real_rows()), record, SETTINGS)  # type: ignore[arg-type]
+    tap.shadow = Shadow(tap, Rows(_real_rows()), Quotas(), record, SETTINGS)  # type: ignore[arg-type]
     record.extend_period = lambda: extended.append(len(tap._turns))  # type: ignore[method-assign]
     tap.shadow.run()
     assert len(extended) == 2
@@ -291,3 +303,13 @@ def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
     assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.DOUBTFUL]
     [over] = [each for each in found.values() if each.category is Category.OVER_COMMITMENT]
     assert (over.subject, over.volumes, over.numbers["held"]) == (POOL, ("v", "w"), 110)
+
+
+def test_drift_of_quotas_is_recorded_until_it_ends(own: database.Database) -> None:
+    drifted, mended = [quota_use(counter_in_use=3)], [quota_use(counter_in_use=2)]
+    record = run(own, Tap([], [], []), Rows(_real_rows()), Quotas(drifted, drifted))
+    [found] = record.findings(Category.QUOTA_DRIFT)
+    assert (found["subject"], found["code"], found["ended_at"]) == ("p", "in use volumes", None)
+    assert found["numbers"] == {"counter": 3.0, "actual": 2.0, "drift": 1.0}
+    record = run(own, Tap([], []), Rows(_real_rows()), Quotas(mended))
+    assert record.findings(Category.QUOTA_DRIFT)[0]["ended_at"] is not None
