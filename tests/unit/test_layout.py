@@ -58,15 +58,7 @@ MIRRORED = {"agent", "capacity", "drivers", "filters", "ledger", "metrics", "quo
 #: Modules and folders of these rooms without tests of their own, with the reason.
 WITHOUT_TESTS = {
     "drivers/contract": "tests themselves, which tests/contract runs",
-    "ledger/inventory/service_options.py": "a list of options",
     "ledger/migrations": "the first tables, which tests of ledger/db/schema.py compare with the models",
-    "ledger/models": "declarations of tables",
-    "metrics/options.py": "a list of options",
-    "quotas/external_usage.py": "protocols, and a source that does nothing",
-    "scheduler/agents/report_observer.py": "hooks that do nothing",
-    "scheduler/decisions/decision_observer.py": "hooks that do nothing",
-    "scheduler/requests/preparation.py": "hooks that do nothing",
-    "scheduler/service.py": "calls of the manager and of the RPC server, which functional tests make",
 }
 
 

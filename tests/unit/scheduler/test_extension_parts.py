@@ -1,64 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extensions in a scheduler: their hooks, and what an exception of one does."""
+"""Extensions in a scheduler: the order of their parts, and their threads."""
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from sqlalchemy import orm
 
-from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
-from tonnage.ledger import models
-from tonnage.ledger.db import database
-from tonnage.ledger.inventory import backends
-from tonnage.rpc.messages import CreateVolume, Hello
-from tonnage.rpc.packed_reports import PackedReport
-from tonnage.scheduler.agents.report_observer import AppliedReport, ReportObserver
-from tonnage.scheduler.cache.report_diff import ReportDiff
+from tonnage.scheduler.agents.report_observer import ReportObserver
 from tonnage.scheduler.decisions.decision_observer import DecisionObserver
-from tonnage.scheduler.extension_parts import PartsBuilder, SchedulerContext, SchedulerParts
+from tonnage.scheduler.extension_parts import ExtensionParts, PartsBuilder, SchedulerContext, SchedulerParts
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.requests.pool_selection import Rules
-
-NOTE = "raised by the extension 'example', which the option enabled_extensions names"
-
-
-class Reports(ReportObserver):
-    """Records the calls, and raises an error where ``failing`` names the method."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.failing = ""
-
-    def received(self, diffs: Sequence[ReportDiff]) -> None:
-        self._called("received")
-
-    def written(self, session: orm.Session, reports: Sequence[AppliedReport]) -> None:
-        session.add(models.Message(id=uuid.uuid4().hex, project_id="p", resource_id="r", event="e", text="seen"))
-        session.flush()
-        self._called("written")
-
-    def applied(self, diffs: Sequence[ReportDiff]) -> None:
-        self._called("applied")
-
-    def _called(self, name: str) -> None:
-        self.calls.append(name)
-        if name == self.failing:
-            raise LookupError(name)
-
-
-class Decisions(DecisionObserver):
-    """Raises an error where ``failing`` names the method."""
-
-    failing = ""
-
-    def begin(self, rules: Rules) -> None:
-        if self.failing == "begin":
-            raise LookupError("begin")
-
-    def booked(self) -> None:
-        if self.failing == "booked":
-            raise LookupError("booked")
+from tonnage.scheduler.requests.preparation import Preparation
 
 
 class Work:
@@ -75,105 +28,18 @@ class Work:
 
 
 @pytest.fixture
-def reports() -> Reports:
-    return Reports()
-
-
-@pytest.fixture
-def decisions() -> Decisions:
-    return Decisions()
-
-
-@pytest.fixture
 def background() -> list[str]:
     return []
 
 
 @pytest.fixture
-def builders(reports: Reports, decisions: Decisions, background: list[str]) -> Mapping[str, PartsBuilder]:
+def builders(background: list[str]) -> Mapping[str, PartsBuilder]:
     def build(context: SchedulerContext) -> SchedulerParts:
         return SchedulerParts(
-            report_observers=[reports],
-            decision_observers=[decisions],
-            background=[Work(background, "one"), Work(background, "two")],
-            closers=[lambda: background.append("close")],
+            background=[Work(background, "one"), Work(background, "two")], closers=[lambda: background.append("close")]
         )
 
     return {"example": build}
-
-
-def report(core: SchedulerManager, free: float) -> None:
-    """Send a report of a new process of the backend, and wait until it is taken in."""
-    agent = Agent({"p0": StoragePool(free, 2.0, thin=True, thick=False)})
-    nonce = uuid.uuid4().hex
-    agent.epoch = core.hello(Hello(backend=BACKEND, nonce=nonce, availability_zone="nova", driver="memory")).epoch
-    core.report(PackedReport.of(agent.look()))
-    core.explain(request())
-
-
-def request() -> CreateVolume:
-    return CreateVolume(request_id=uuid.uuid4().hex, volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
-
-
-def messages(ledger: database.Database) -> int:
-    with ledger.reading() as session:
-        return session.query(models.Message).count()
-
-
-def total(ledger: database.Database) -> float | None:
-    with ledger.reading() as session:
-        return backends.load_pools(session)[0].stats["total_capacity_gb"]
-
-
-def test_a_report_is_shown_before_in_and_after_its_transaction(
-    core: SchedulerManager, ledger: database.Database, reports: Reports
-) -> None:
-    report(core, 30)
-    assert reports.calls == ["received", "written", "applied"] * 2
-    assert messages(ledger) == 2
-
-
-def test_an_exception_in_the_transaction_rolls_it_back_and_names_the_extension(
-    core: SchedulerManager, ledger: database.Database, reports: Reports, caplog: pytest.LogCaptureFixture
-) -> None:
-    core.explain(request())
-    before = total(ledger)
-    reports.failing = "written"
-    report(core, 30)
-    assert (total(ledger), messages(ledger)) == (before, 1)
-    assert f"The report of {BACKEND} could not be applied" in caplog.text
-    assert NOTE in caplog.text
-    reports.failing = ""
-    report(core, 31)
-    assert total(ledger) == 31
-
-
-def test_an_exception_after_the_commit_is_logged(
-    core: SchedulerManager, ledger: database.Database, reports: Reports, caplog: pytest.LogCaptureFixture
-) -> None:
-    reports.failing = "applied"
-    report(core, 30)
-    assert total(ledger) == 30
-    assert "A hook of the extension 'example' failed after a commit" in caplog.text
-
-
-def test_an_exception_before_a_booking_books_nothing_and_names_the_extension(
-    core: SchedulerManager, decisions: Decisions, caplog: pytest.LogCaptureFixture
-) -> None:
-    decisions.failing = "begin"
-    with pytest.raises(LookupError):
-        core.place(request())
-    assert NOTE in caplog.text
-    decisions.failing = ""
-    assert core.place(request()).pool == f"{BACKEND}#p0"
-
-
-def test_a_placement_is_answered_whatever_a_hook_does_after_its_commit(
-    core: SchedulerManager, decisions: Decisions, caplog: pytest.LogCaptureFixture
-) -> None:
-    decisions.failing = "booked"
-    assert core.place(request()).pool == f"{BACKEND}#p0"
-    assert "A hook of the extension 'example' failed after a commit" in caplog.text
 
 
 def test_threads_start_after_the_ledger_is_loaded_and_stop_in_the_other_order(
@@ -183,3 +49,18 @@ def test_threads_start_after_the_ledger_is_loaded_and_stop_in_the_other_order(
     core.stop()
     assert background == ["start one", "start two", "stop two", "stop one", "close"]
     background.clear()
+
+
+def test_hooks_keep_the_order_of_the_extensions_and_bear_their_names() -> None:
+    def build(context: SchedulerContext) -> SchedulerParts:
+        return SchedulerParts(
+            report_observers=[ReportObserver()],
+            decision_observers=[DecisionObserver()],
+            preparations=[Preparation(), Preparation()],
+        )
+
+    context: Any = SimpleNamespace()
+    parts = ExtensionParts.build({"second": build, "first": build}, context)
+    assert [hook.extension for hook in parts.report_observers] == ["second", "first"]
+    assert [hook.extension for hook in parts.decision_observers] == ["second", "first"]
+    assert [hook.extension for hook in parts.preparations] == ["second", "second", "first", "first"]
