@@ -38,7 +38,8 @@ def at_least_one_of(*names: str) -> Meta:
 
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_LENGTH)]
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_LENGTH)]
-SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. /-]+$")]
+#: In Python ``$`` also matches before a line feed at the end, in JSON Schema it does not.
+SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. /-]+$(?!\n)")]
 Scalar: TypeAlias = str | int | float | bool | None
 
 #: The accepted values of a field for a feature that Tonnage does not support.

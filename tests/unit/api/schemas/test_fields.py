@@ -4,12 +4,14 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.api.schemas import fields
 from tonnage.api.schemas.fields import Size
+from tonnage.capacity import type_conversion
 from tonnage.capacity.units import MAX_SIZE_GB
 
 
@@ -25,6 +27,13 @@ def test_a_size_is_a_number_or_a_text_of_digits(size: int) -> None:
 def test_other_sizes_are_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="expected a whole number of GiB from 1 to"):
         Size.parse(value)
+
+
+@pytest.mark.parametrize("key", ["", "a\n", "\na", "a=b", "a\tb", "\u00e4", "a" * 256])
+def test_a_key_of_specs_is_of_letters_digits_and_some_signs(key: str) -> None:
+    assert type_conversion.convert("hw:disk_type. a/b-c", fields.SpecKey) == "hw:disk_type. a/b-c"
+    with pytest.raises(msgspec.ValidationError):
+        type_conversion.convert(key, fields.SpecKey)
 
 
 def test_a_flag_that_is_no_boolean_is_named() -> None:
