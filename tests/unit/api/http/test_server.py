@@ -2,12 +2,7 @@
 """Tests of the built-in server over real sockets."""
 
 import http.client
-import json
-import os
-import pathlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent import futures
@@ -16,12 +11,10 @@ from typing import Any
 import pytest
 import requests
 
-from tests.servers import ledger_schema
 from tests.unit.api.cluster import configuration, wait_until
 from tests.unit.api.http.conftest import address, connection, kept_connection, start
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
-from tonnage.ledger.db import database
 
 
 def test_the_server_serves_the_application(server: ApiServer) -> None:
@@ -186,25 +179,3 @@ def test_many_clients_at_once(server: ApiServer) -> None:
         assert list(pool.map(create, range(64))) == [202] * 64
     volumes = requests.get(f"{server.url}/v3/{project}/volumes", timeout=20).json()["volumes"]
     assert sorted(int(volume["name"]) for volume in volumes) == list(range(64))
-
-
-def test_any_wsgi_server_can_load_the_application(tmp_path: pathlib.Path) -> None:
-    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
-    ledger_schema.create(engine)
-    engine.dispose()
-    conf = tmp_path / "tonnage.conf"
-    conf.write_text(
-        "[DEFAULT]\ntransport_url = kombu+memory://\nnoauth_on_any_address = true\n"
-        f"[database]\nconnection = sqlite:///{tmp_path}/ledger.sqlite\n"
-    )
-    program = (
-        "import wsgiref.util, tonnage.api.wsgi as wsgi\n"
-        "environ = {'PATH_INFO': '/v3/types'}\n"
-        "wsgiref.util.setup_testing_defaults(environ)\n"
-        "print(b''.join(wsgi.application(environ, lambda status, headers: print(status))).decode())\n"
-    )
-    environ = {**os.environ, "TONNAGE_CONFIG_FILES": str(conf)}
-    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    status, body = done.stdout.splitlines()[-2:]
-    assert (status, [kind["name"] for kind in json.loads(body)["volume_types"]]) == ("200 OK", ["__DEFAULT__"])

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.ledger.catalog import volumes
 
 #: The last microversion of Cinder, and the one that adds the keys of Tonnage.
 CINDER, OWN = 71, 72
@@ -134,13 +133,6 @@ def test_the_answer_to_new_limits_has_no_id(client: Client, key: str) -> None:
     assert {**changed, "id": path.rpartition("/")[2]} == shown
 
 
-def test_extensions_have_names(client: Client) -> None:
-    found = {each["alias"]: each["name"] for each in client.simulate_get("/v3/extensions").json["extensions"]}
-    assert found["os-volume-actions"] == "VolumeActions"
-    assert found["OS-SCH-HNT"] == "SchedulerHints"
-    assert found["os-used-limits"] == "UsedLimits"
-
-
 # Services
 
 
@@ -225,40 +217,6 @@ def test_an_empty_id_is_not_found(client: Client, method: str, prefix: str) -> N
     assert client.simulate_get("/v3/").status_code == 200
 
 
-LISTS = [
-    ("snapshots", "snapshots", 0),
-    ("backups", "backups", 0),
-    ("group_snapshots", "group_snapshots", 14),
-    ("attachments", "attachments", 27),
-    ("os-volume-transfer", "transfers", 0),
-    ("volume-transfers", "transfers", 55),
-    ("clusters", "clusters", 7),
-    ("default-types", "default_types", 62),
-    ("consistencygroups", "consistencygroups", 0),
-    ("cgsnapshots", "cgsnapshots", 0),
-    ("os-snapshot-manage", "manageable-snapshots", 0),
-    ("manageable_snapshots", "manageable-snapshots", 8),
-]
-
-
-@pytest.mark.parametrize(("path", "key", "since"), LISTS)
-def test_missing_kinds_of_objects(client: Client, member: Client, path: str, key: str, since: int) -> None:
-    for caller in (client, member):
-        assert caller.at("GET", f"/v3/{path}", since).json == {key: []}
-        assert caller.at("GET", f"/v3/{path}/detail", since).json == {key: []}
-        refused = caller.at("POST", f"/v3/{path}", since, json={})
-        assert refused.status_code == 501
-        assert " are not supported: " in refused.json["notImplemented"]["message"]
-        for method in ("GET", "DELETE"):
-            assert caller.at(method, f"/v3/{path}/{uuid.uuid4()}", since).status_code == 404
-        assert caller.at("POST", f"/v3/{path}/action", since, json={}).status_code == 501
-    replaceable = path in ("clusters", "default-types")
-    answer = client.at("PUT", f"/v3/{path}/{uuid.uuid4()}", since, json={})
-    assert answer.status_code == (501 if replaceable else 404)
-    if since:
-        assert client.at("GET", f"/v3/{path}", since - 1).status_code == 404
-
-
 def test_a_volume_has_no_encryption_key(client: Client, volume: str) -> None:
     assert client.simulate_get(f"/v3/volumes/{volume}/encryption").json == {"encryption_key_id": None}
     assert client.simulate_get(f"/v3/volumes/{uuid.uuid4()}/encryption").status_code == 404
@@ -269,20 +227,6 @@ def test_a_snapshot_is_not_found(client: Client) -> None:
     answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1, "snapshot_id": missing}})
     assert answer.status_code == 404
     assert message_of(answer) == f"Snapshot {missing} could not be found."
-
-
-@pytest.mark.parametrize(
-    "action",
-    ["os-attach", "os-reserve", "os-set_bootable", "os-update_readonly_flag", "os-volume_upload_image", "revert"],
-)
-def test_missing_actions_on_volumes(client: Client, volume: str, action: str) -> None:
-    answer = client.simulate_post(f"/v3/volumes/{volume}/action", json={action: {"bootable": True}})
-    assert answer.status_code == 501
-    assert f"The action {action} is not supported" in answer.json["notImplemented"]["message"]
-    missing = client.simulate_post(f"/v3/volumes/{uuid.uuid4()}/action", json={action: {}})
-    assert missing.status_code == 404
-    unknown = client.simulate_post(f"/v3/volumes/{volume}/action", json={"os-explode": {}})
-    assert unknown.status_code == 400
 
 
 def test_missing_actions_on_groups(client: Client, group: str) -> None:
@@ -305,20 +249,6 @@ def test_missing_actions_on_services(client: Client) -> None:
     for action in ("set-log", "get-log"):
         assert client.at("PUT", f"/v3/os-services/{action}", 32, json={"binary": "*"}).status_code == 501
     assert client.at("POST", "/v3/workers/cleanup", 24, json={}).status_code == 501
-
-
-def test_no_type_is_encrypted(client: Client, kind: Any) -> None:
-    path = f"/v3/types/{kind['id']}/encryption"
-    encryption = {"provider": "luks", "control_location": "front-end"}
-    assert client.simulate_post(path, json={"encryption": encryption}).status_code == 501
-    assert client.simulate_get(path).json == {}
-    for method in ("GET", "PUT", "DELETE"):
-        assert client.simulate_request(method, f"{path}/provider").status_code == 404
-    encrypted = {"name": name(), "encryption": encryption}
-    answer = client.simulate_post("/v3/types", json={"volume_type": encrypted})
-    assert answer.status_code == 501
-    assert "encryption" in answer.json["notImplemented"]["message"]
-    assert encrypted["name"] not in client.types()
 
 
 # The default type
@@ -353,10 +283,3 @@ def test_the_default_type_can_be_changed(client: Client) -> None:
 
 
 # Volumes
-
-
-def test_the_message_for_a_retype_speaks_of_retyping(client: Client, cluster: Cluster, volume: str, kind: Any) -> None:
-    cluster.database.run(volumes.reset_status, volume, "error")
-    answer = client.simulate_post(f"/v3/volumes/{volume}/action", json={"os-retype": {"new_type": kind["id"]}})
-    assert answer.status_code == 400
-    assert message_of(answer) == f"volume {volume} is error: only an available volume can be retyped"

@@ -63,16 +63,6 @@ def test_extensions(member: Client) -> None:
     assert set(found["os-hosts"]) == {"alias", "name", "description", "updated", "links"}
 
 
-def test_resource_filters(member: Client) -> None:
-    every = member.at("GET", "/v3/resource_filters", 33).json["resource_filters"]
-    assert {each["resource"] for each in every} == {"volume", "type", "pool", "message", "group"}
-    [volume] = member.at("GET", "/v3/resource_filters?resource=volume", 33).json["resource_filters"]
-    assert {"name~", "status", "metadata"} <= set(volume["filters"])
-    for name in volume["filters"]:
-        assert member.simulate_get(f"/v3/volumes?{name.rstrip('~')}={{}}").status_code in (200, 403), name
-    assert member.at("GET", "/v3/resource_filters", 32).status_code == 404
-
-
 def test_the_openapi_document_is_served(member: Client) -> None:
     document = member.simulate_get("/v3/openapi.json").json
     assert document["openapi"].startswith("3.1")

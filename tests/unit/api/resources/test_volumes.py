@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes over REST."""
 
-import datetime
 import json
 import uuid
 from typing import Any
@@ -125,29 +124,6 @@ def test_a_refusal_has_reasons_and_numbers(client: Client, project: str) -> None
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
 
 
-def test_a_member_learns_no_names_and_figures_of_pools(member: Client, client: Client, project: str) -> None:
-    path = f"/v3/{project}/volumes"
-    volume_id = member.create(1, path=path)["id"]
-    client.wait_until_settled(volume_id)
-    refused = [
-        member.at("POST", path, OWN_KEYS, json={"volume": {"size": 5000}}),
-        member.at("POST", f"{path}/{volume_id}/action", OWN_KEYS, json={"os-extend": {"new_size": 5000}}),
-    ]
-    for answer in refused:
-        assert answer.status_code == 409
-        assert "box@disk" not in answer.text
-        assert "headroom" not in answer.text
-        fault = answer.json["conflictingRequest"]
-        assert {"filter": "CapacityFilter", "refused": fault["refusal"]["pools"]} in fault["refusal"]["outcomes"]
-        assert f"; {fault['largest_size_gb']} GiB would fit" in fault["message"]
-    size = refused[0].json["conflictingRequest"]["largest_size_gb"]
-    assert member.simulate_post(path, json={"volume": {"size": size + 1}}).status_code == 409
-    fitting = member.create(size, path=path)["id"]
-    client.wait_until_settled(fitting)
-    assert member.simulate_delete(f"{path}/{fitting}").status_code == 202
-    wait_until(lambda: client.simulate_get(f"/v3/volumes/{fitting}").status_code == 404)
-
-
 def test_a_refused_extension_changes_nothing(client: Client) -> None:
     volume_id = client.create(1)["id"]
     client.wait_until_settled(volume_id)
@@ -243,33 +219,6 @@ def test_a_private_default_type_is_for_all_projects(cluster: Cluster, client: Cl
     assert answer.status_code == 404
 
 
-def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, member: Client, project: str) -> None:
-    with cluster.storage.failing("the disk is on fire"):
-        volume_id = client.create(1, path=f"/v3/{project}/volumes")["id"]
-        volume = client.wait_until_settled(volume_id)
-    assert volume["status"] == "error"
-    assert "the disk is on fire" in volume["status_reason"]
-
-    told = client.simulate_get(f"/v3/{project}/messages?resource_uuid={volume_id}").json["messages"]
-    assert len(told) == 1
-    assert "the disk is on fire" in told[0]["user_message"]
-    assert (told[0]["resource_type"], told[0]["message_level"]) == ("VOLUME", "ERROR")
-    made, kept = (datetime.datetime.fromisoformat(told[0][each]) for each in ("created_at", "guaranteed_until"))
-    assert kept - made == datetime.timedelta(days=30)
-    for path in (f"/v3/{project}/volumes/{volume_id}", f"/v3/{project}/messages", f"/v3/{project}/volumes/detail"):
-        seen = member.at("GET", path, OWN_KEYS)
-        assert seen.status_code == 200
-        assert "the disk is on fire" not in seen.text
-        assert "An administrator can see the reason." in seen.text
-    path = f"/v3/{project}/messages/{told[0]['id']}"
-    assert client.simulate_get(path).json["message"] == told[0]
-    assert client.simulate_delete(path).status_code == 204
-    assert client.simulate_get(path).status_code == 404
-
-    client.simulate_delete(f"/v3/{project}/volumes/{volume_id}")
-    assert client.wait_until_settled(volume_id) is None
-
-
 def test_update(client: Client) -> None:
     volume_id = client.create(1, name="old", description="d")["id"]
     answer = client.simulate_put(f"/v3/volumes/{volume_id}", json={"volume": {"name": "new", "metadata": {"x": "y"}}})
@@ -322,53 +271,6 @@ def test_a_volume_whose_backend_does_not_answer_says_so_when_it_is_deleted(
     assert of_member.endswith(
         "its operation waits for storage that does not answer at present; an administrator can see which"
     )
-
-
-def test_reset_status(client: Client) -> None:
-    volume_id = client.create(1)["id"]
-    client.wait_until_settled(volume_id)
-    path = f"/v3/volumes/{volume_id}/action"
-    assert client.simulate_post(path, json={"os-reset_status": {"status": "error"}}).status_code == 202
-    assert client.show(volume_id)["status"] == "error"
-    assert client.simulate_post(path, json={"os-reset_status": {"status": "available"}}).status_code == 202
-    assert client.show(volume_id)["status"] == "available"
-    answer = client.simulate_post(path, json={"os-reset_status": {"status": "sold"}})
-    assert answer.status_code == 400
-    assert "expected available or error" in answer.json["badRequest"]["message"]
-
-
-@pytest.mark.parametrize("body", [{}, {"os-extend": {}, "os-detach": {}}, {"os-brew": {}}, {"os-extend": []}])
-def test_malformed_actions_are_rejected(client: Client, body: Any) -> None:
-    volume_id = client.create(1)["id"]
-    answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json=body)
-    assert answer.status_code == 400, answer.text
-
-
-def test_force_is_for_administrators_and_interrupts_no_operation(
-    cluster: Cluster, client: Client, member: Client
-) -> None:
-    def delete(asker: Client, volume_id: str, minor: int) -> int:
-        return int(asker.at("DELETE", f"/v3/volumes/{volume_id}?force=True", minor).status_code)
-
-    def force(asker: Client, volume_id: str) -> int:
-        return int(asker.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-force_delete": {}}).status_code)
-
-    one, other = (member.create(1)["id"] for _ in range(2))
-    for volume_id in (one, other):
-        member.wait_until_settled(volume_id)
-    assert delete(member, one, 23) == force(member, one) == 403
-    assert delete(client, one, 23) == 202
-    assert force(client, other) == 202
-    assert client.wait_until_settled(one) is client.wait_until_settled(other) is None
-    cluster.storage.paused = True
-    held = member.create(1)["id"]
-    try:
-        assert force(client, held) == delete(client, held, 71) == 400
-    finally:
-        cluster.storage.resume()
-    assert member.wait_until_settled(held)["status"] == "available"
-    # Before 3.23 it has no effect.
-    assert delete(member, held, 22) == 202
 
 
 def test_metadata(cluster: Cluster, client: Client, member: Client, project: str) -> None:
