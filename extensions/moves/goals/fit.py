@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal to make room for volumes that would be refused now."""
+
+import uuid
+
+from tonnage.capacity import units
+from tonnage.capacity.decision import Placement
+from tonnage.extensions.moves.goals.goal import Arguments, Goal
+from tonnage.extensions.moves.planning import room
+from tonnage.extensions.moves.planning.plan import MovePlan
+from tonnage.extensions.moves.planning.pool_model import PoolModel
+from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler.decisions import resolution
+
+#: Most volumes of one question.
+_MOST = 1000
+
+
+class Fit(Goal):
+    """Moves volumes so that ``count`` volumes of ``size`` GiB find pools, one after another."""
+
+    name = "fit"
+    summary = "move volumes so that a request finds a pool that would be refused now"
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._size = arguments.whole("size", most=units.MAX_SIZE_GB)
+        self._count = arguments.whole("count", 1, most=_MOST)
+        self._type = arguments.text("volume_type", "")
+        self._zone = arguments.text("zone", "")
+        arguments.end()
+
+    def plan(self, model: PoolModel) -> MovePlan:
+        message = CreateVolume(
+            request_id="",
+            volume_id=str(uuid.uuid4()),
+            size_gb=self._size,
+            project_id="",
+            volume_type=self._type or None,
+            availability_zone=self._zone or None,
+        )
+        request = resolution.resolve_create(message, model.lookup([message])).request
+        text = f"make room for {self._count} x {request.describe()}"
+        placed: list[str] = []
+        for _ in range(self._count):
+            decision = model.rules.choose(model.pools, request)
+            if not isinstance(decision, Placement):
+                if room.make_room_for(model, request, physical_gb=0) is None:
+                    outcome = f"{len(placed)} of {self._count} fit, and no moves make room for more: {decision.message}"
+                    return model.plan(text, outcome, is_reached=False)
+                decision = model.rules.choose(model.pools, request)
+            if not isinstance(decision, Placement):
+                return model.plan(text, decision.message, is_reached=False)
+            model.take_room(decision, request)
+            placed.append(decision.pool)
+        names = ", ".join(dict.fromkeys(placed))
+        moves = "without a move" if not len(model) else f"after {len(model)} moves"
+        return model.plan(text, f"{self._count} fit {moves}, in {names}", is_reached=True)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal to bring a pool below a share of one of its bounds."""
+
+from tonnage.extensions.moves.goals import pool_names
+from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED, Arguments, LevelGoal
+from tonnage.extensions.moves.planning import room
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
+from tonnage.extensions.moves.planning.plan import MovePlan
+from tonnage.extensions.moves.planning.pool_model import PoolModel
+
+
+class Relieve(LevelGoal):
+    """Moves volumes out of a pool until at most ``below`` percent of a bound are used.
+
+    How much of a thin volume is written is not known. For the physical bound it counts with the same share as the
+    average of its pool: of a pool with 100 GiB used and 400 GiB promised a volume of 40 GiB frees about 10 GiB.
+    """
+
+    name = "relieve"
+    summary = "move volumes out of a pool until it is below a share of its bound"
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._pool = arguments.text("pool")
+        self._below = arguments.number("below", most=100)
+        self.bound = arguments.word("bound", (PHYSICAL, PROMISED), PHYSICAL)
+        arguments.end()
+
+    def plan(self, model: PoolModel) -> MovePlan:
+        pool_names.require(model.pools, [self._pool])
+        model.sources.add(self._pool)
+        text = f"relieve {self._pool} until at most {self._below:g} % of its {self.bound} bound are used"
+        figures = self.used_and_limit(model, self._pool)
+        if figures is None:
+            outcome = f"the {self.bound} bound of {self._pool} is not known"
+            return model.plan(text, outcome, is_reached=False)
+        used, limit = figures
+        needed = used - limit * self._below / 100
+        share = f"{100 * used / limit:.1f} %"
+        if needed <= 0:
+            return model.plan(text, f"{share} are used", is_reached=True)
+        written = min(1.0, used / promised) if (promised := model.level(self._pool).promised_gb) > 0 else 0.0
+
+        def freed(volume: PlacedVolume) -> float:
+            is_whole = volume.is_thick or self.bound == PROMISED
+            return volume.size_gb if is_whole else volume.size_gb * written
+
+        staying = room.free(model, self._pool, needed, freed)
+        if staying is not None:
+            outcome = f"{share} are used, and the volumes that can be moved free less than {needed:.0f} GiB"
+            return model.plan(text, outcome, is_reached=False, staying=staying)
+        outcome = f"from {share} to {self._below:g} % or less"
+        return model.plan(text, outcome, is_reached=True)

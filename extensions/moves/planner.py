@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner: it answers questions for plans, on a copy of the pools, without any effect."""
+
+import threading
+
+from tonnage.extensions.moves.goals import goal_loader
+from tonnage.extensions.moves.plan_messages import PlanQuery
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
+from tonnage.extensions.moves.planning.plan import MovePlan
+from tonnage.extensions.moves.planning.pool_model import PoolModel
+from tonnage.ledger.catalog import volumes
+from tonnage.ledger.db.database import Database
+from tonnage.scheduler.requests.pool_selection import set_volume_numbers
+from tonnage.scheduler.simulation.simulator import DecisionSnapshots
+
+
+class Planner:
+    """Makes plans, one at a time: a plan may take long, and decisions are more urgent."""
+
+    def __init__(self, database: Database, snapshots: DecisionSnapshots) -> None:
+        self._database, self._snapshots = database, snapshots
+        self._turn = threading.Lock()
+
+    def plan(self, query: PlanQuery) -> MovePlan:
+        """Return a plan for a goal.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown goal or wrong arguments, and
+        :class:`~tonnage.capacity.errors.NotFound` for a pool or a backend that is not there.
+        """
+        goal = goal_loader.load(query.goal, query.arguments)
+        with self._turn:
+            snapshot = self._snapshots.take()
+            pools = snapshot.pools.snapshot()
+            if snapshot.rules.counts_volumes:
+                with self._database.reading() as session:
+                    set_volume_numbers(pools, snapshot.entries, volumes.per_pool(session))
+            return goal.plan(PoolModel(pools, snapshot.rules, PlacedVolumes(self._database)))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volumes of pools as a plan needs them: the request that their move makes, or why they cannot be moved."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.extensions.moves.planning.plan import StayingVolume
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import Database
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.scheduler.decisions import resolution
+from tonnage.scheduler.requests.placement_requests import Move, Single
+from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec
+from tonnage.scheduler.steps import moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacedVolume:
+    """A volume in a pool. ``spec`` is None for one that cannot be moved, for the ``reason``."""
+
+    id: str
+    size_gb: int
+    pool: str
+    is_thick: bool
+    spec: RequestSpec | None
+    reason: str = ""
+
+    def staying(self, reason: str) -> StayingVolume:
+        """Return the volume as one that stays for a reason."""
+        return StayingVolume(volume_id=self.id, size_gb=self.size_gb, pool=self.pool, reason=reason)
+
+
+class PlacedVolumes:
+    """Reads the volumes of pools from the ledger, those of each pool once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._by_pool: dict[str, list[PlacedVolume]] = {}
+
+    def load(self, pools: Iterable[str]) -> None:
+        """Read the volumes of these pools, unless they have been read."""
+        names = sorted(set(pools) - self._by_pool.keys())
+        if not names:
+            return
+        self._by_pool.update({name: [] for name in names})
+        with self._database.reading() as session:
+            ids: list[str] = []
+            for chunk in dialects.in_chunks(names):
+                of_pools = (
+                    sa.select(models.Volume.id)
+                    .join(models.Pool, models.Pool.id == models.Volume.pool_id)
+                    .where(models.Pool.name.in_(chunk))
+                )
+                ids += session.scalars(of_pools)
+            requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in ids]
+            lookup = resolution.read_references(session, requests)
+            for request in requests:
+                # A volume may have gone, or gone elsewhere, between the two statements.
+                row = lookup.volumes.get(request.message.volume_id)
+                if row is not None and row.pool is not None and row.pool.name in self._by_pool:
+                    volume = _placed(request, row, row.pool.name, lookup)
+                    self._by_pool[row.pool.name].append(volume)
+        for name in names:
+            self._by_pool[name].sort(key=lambda volume: (-volume.size_gb, volume.id))
+
+    def lookup(self, items: Sequence[Single]) -> Lookup:
+        """Return the rows that requests refer to."""
+        with self._database.reading() as session:
+            return resolution.read_references(session, items)
+
+    def of(self, pool: str) -> list[PlacedVolume]:
+        """Return the volumes of a pool that the ledger has in it, the largest first."""
+        self.load([pool])
+        return self._by_pool[pool]
+
+
+def _placed(request: Move, row: models.Volume, pool: str, lookup: Lookup) -> PlacedVolume:
+    is_thick = row.provisioning == Provisioning.THICK
+    try:
+        spec = moves.resolve_move(request, lookup)
+    except (errors.Conflict, errors.InvalidInput) as error:
+        return PlacedVolume(
+            id=row.id, size_gb=row.size_gb, pool=pool, is_thick=is_thick, spec=None, reason=error.message
+        )
+    return PlacedVolume(id=row.id, size_gb=row.size_gb, pool=pool, is_thick=is_thick, spec=spec)

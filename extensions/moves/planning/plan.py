@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan: moves of volumes in an order, and the volumes that stay."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLevel:
+    """The levels of a pool and the bounds of both, in GiB; a bound or a level that is not known is null.
+
+    ``promised_gb`` are the sizes of its volumes and of claims in flight, ``used_gb`` is its physically used capacity.
+    """
+
+    promised_gb: float
+    promise_limit_gb: float | None
+    used_gb: float | None
+    physical_limit_gb: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMove:
+    """One move. ``number`` is its place in the plan, from 1.
+
+    ``reason`` is why the volume goes to that pool, in the words of the scheduler. ``after`` are the moves that make
+    room for it; it may run beside all others. The levels are those of both pools when the move has ended.
+    """
+
+    number: int
+    volume_id: str
+    size_gb: int
+    source: str
+    target: str
+    reason: str
+    after: tuple[int, ...]
+    source_level: PoolLevel
+    target_level: PoolLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StayingVolume:
+    """A volume that the goal would move, but that stays in its pool for the ``reason``."""
+
+    volume_id: str
+    size_gb: int
+    pool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePlan:
+    """A plan for a goal. ``goal`` names it in words; ``outcome`` tells in words whether the moves reach it."""
+
+    goal: str
+    is_reached: bool
+    outcome: str
+    moves: tuple[PlannedMove, ...]
+    staying: tuple[StayingVolume, ...]
+
+    @property
+    def moved_gb(self) -> int:
+        """The GiB that all moves copy."""
+        return sum(move.size_gb for move in self.moves)

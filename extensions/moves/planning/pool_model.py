@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pools while a plan is made: each move that is added changes them, and can be taken back.
+
+A pool has two bounds. The *promised* one limits the sizes of its volumes (``provisioned + in flight <= (total - R) *
+ratio``), the *physical* one what is written (``used <= total - R``), where ``R`` is the reserve. The filters of the
+scheduler look at one of them, by the kind of the volume. A plan obeys both: a copy is written in full, so a thin volume
+needs its size physically too, while it is moved and afterwards. In the source nothing becomes free before a move has
+ended; then its promise does, and its physical room too if the volume is thick. How much of a thin volume is written is
+not known, so no other move relies on it.
+
+Example: pool *a* has 100 GiB, ratio 2, 150 GiB promised, 80 GiB used. A thin volume of 30 GiB does not move into it: it
+would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity import arithmetic, units
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import Placement
+from tonnage.capacity.elementwise import Floats
+from tonnage.capacity.pools.columns import Formula
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Provisioning, Request
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, PlacedVolumes
+from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolLevel, StayingVolume
+from tonnage.scheduler.requests.placement_requests import Single
+from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
+from tonnage.scheduler.requests.request_spec import Lookup
+from tonnage.scheduler.steps import moves
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Figures: TypeAlias = npt.NDArray[np.float64]
+
+#: The limits of promises as formulas, whose values the table of pools keeps.
+_LIMITS: Mapping[Calculation, Formula] = {
+    calculation: functools.partial(arithmetic.provisioning_limit, calculation=calculation)
+    for calculation in Calculation
+}
+
+#: Which pools may take a volume of a plan: a function of the pools and the GiB that are added to each.
+Permission: TypeAlias = Callable[[PoolTable, int], Mask]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    volume: PlacedVolume
+    placement: Placement
+    reason: str
+    source_level: PoolLevel
+    target_level: PoolLevel
+
+
+class PoolModel:
+    """The pools of a snapshot, with the moves of a plan.
+
+    ``rules`` choose among ``pools``, a copy that belongs to this object. ``sources`` are pools that the goal takes
+    volumes out of: nothing moves into them.
+    """
+
+    def __init__(self, pools: PoolTable, rules: Rules, volumes: PlacedVolumes) -> None:
+        self.pools, self.rules, self._volumes = pools, rules, volumes
+        self.sources: set[str] = set()
+        self._steps: list[_Step] = []
+
+    def volumes(self, pool: str) -> list[PlacedVolume]:
+        """Return the volumes that are in a pool by the ledger and that no move of the plan takes, the largest first."""
+        moved = {step.volume.id for step in self._steps}
+        return [volume for volume in self._volumes.of(pool) if volume.id not in moved]
+
+    def load_volumes(self, pools: Collection[str]) -> None:
+        """Read the volumes of several pools at once."""
+        self._volumes.load(pools)
+
+    def target(
+        self, volume: PlacedVolume, permits: Permission | None = None, *, is_tight: bool = False
+    ) -> tuple[Placement, str] | str:
+        """Return the pool that takes a volume, with the reason in words; without one, why it stays.
+
+        It is the pool that the scheduler would choose among those that both bounds and ``permits`` allow. With
+        ``is_tight`` it is the one with the least room, so that large room remains for large volumes.
+        """
+        if volume.spec is None:
+            return volume.reason
+        request = self.request_of(volume)
+        candidates = self.rules.filters.candidates(self.pools, request)
+        allowed = candidates & self._allowed(volume) & self._is_no_source()
+        if permits is not None:
+            allowed = allowed & permits(self.pools, volume.size_gb)
+        index = self._tightest(allowed) if is_tight else self.rules.best(self.pools, request, allowed)
+        if index is None:
+            return self._refusal(volume, request, candidates)
+        name, count = self.pools.names[index], int(allowed.sum())
+        best = "the fullest" if is_tight else "the best"
+        reason = f"{request.describe()} goes to {name}, {best} of {count} candidate{'' if count == 1 else 's'}"
+        return Placement(name, provisioning_in(self.pools, index, request)), reason
+
+    def move(self, volume: PlacedVolume, placement: Placement, reason: str) -> None:
+        """Add a move to the plan, and count its end: the volume is in its new pool, and no longer in its old one."""
+        self._count(volume, placement.pool, 1)
+        levels = self.level(volume.pool), self.level(placement.pool)
+        self._steps.append(_Step(volume, placement, reason, *levels))
+
+    def take_back(self, length: int) -> None:
+        """Take back the last moves, so that the plan has ``length`` of them."""
+        while len(self._steps) > length:
+            step = self._steps.pop()
+            self._count(step.volume, step.placement.pool, -1)
+
+    def __len__(self) -> int:
+        """Return the number of moves."""
+        return len(self._steps)
+
+    def copied_since(self, length: int) -> int:
+        """Return the GiB that the moves after the first ``length`` copy."""
+        return sum(step.volume.size_gb for step in self._steps[length:])
+
+    def level(self, pool: str) -> PoolLevel:
+        """Return the levels of a pool as the moves leave it."""
+        row = self.pools.get(pool)
+        if row is None:
+            raise LookupError(f"the plan has no pool {pool}")
+        used = row.total - row.free + row.in_flight_physical
+        return PoolLevel(
+            promised_gb=round(float(arithmetic.promised(row)), 2),
+            promise_limit_gb=_figure(arithmetic.provisioning_limit(row, self.rules.calculation)),
+            used_gb=_figure(used),
+            physical_limit_gb=_figure(row.total - arithmetic.reserve(row)),
+        )
+
+    def plan(self, goal: str, outcome: str, *, is_reached: bool, staying: Iterable[StayingVolume] = ()) -> MovePlan:
+        """Return the plan. ``staying`` are the volumes that the goal would move."""
+        last_out: dict[str, list[int]] = {}
+        planned = []
+        for number, step in enumerate(self._steps, start=1):
+            planned.append(
+                PlannedMove(
+                    number=number,
+                    volume_id=step.volume.id,
+                    size_gb=step.volume.size_gb,
+                    source=step.volume.pool,
+                    target=step.placement.pool,
+                    reason=step.reason,
+                    after=tuple(last_out.get(step.placement.pool, ())),
+                    source_level=step.source_level,
+                    target_level=step.target_level,
+                )
+            )
+            last_out.setdefault(step.volume.pool, []).append(number)
+        order = sorted(staying, key=lambda volume: (volume.pool, -volume.size_gb, volume.volume_id))
+        return MovePlan(goal=goal, is_reached=is_reached, outcome=outcome, moves=tuple(planned), staying=tuple(order))
+
+    def request_of(self, volume: PlacedVolume) -> Request:
+        """Return the request that the move of a volume makes. Raises ValueError for one that cannot be moved."""
+        if volume.spec is None:
+            raise ValueError(f"volume {volume.id} cannot be moved: {volume.reason}")
+        return moves.without_source(self.pools, volume.spec.request, volume.pool)
+
+    def lookup(self, items: Sequence[Single]) -> Lookup:
+        """Return the rows that requests refer to."""
+        return self._volumes.lookup(items)
+
+    def take_room(self, placement: Placement, request: Request) -> None:
+        """Count a new volume in its pool."""
+        index = self.pools.index(placement.pool)
+        if index is not None:
+            self.pools.claim(index, request.size_gb, physical_gb(placement, request, 0))
+
+    def is_thin_in(self, pool: str, request: Request) -> bool:
+        """Return whether a pool would make the volume of a request thin."""
+        index = self.pools.index(pool)
+        return index is not None and provisioning_in(self.pools, index, request) is Provisioning.THIN
+
+    def headroom(self, pool: str, request: Request) -> float:
+        """Return the GiB up to which a pool would accept the request, negative if it is over its limit."""
+        row = self.pools.get(pool)
+        if row is None:
+            return -math.inf
+        return float(arithmetic.bound(row, self.is_thin_in(pool, request), self.rules.calculation))
+
+    def physical_room(self, pool: str) -> float:
+        """Return the GiB that can be written in a pool, negative if it is over its limit."""
+        row = self.pools.get(pool)
+        return -math.inf if row is None else float(arithmetic.physical_room(row))
+
+    def promises(self) -> tuple[Figures, Figures]:
+        """Return the promised GiB of each pool and the limit, as columns of the table."""
+        promised = self.pools.evaluated(arithmetic.promised)
+        return promised, self.pools.evaluated(_LIMITS[self.rules.calculation])
+
+    def _count(self, volume: PlacedVolume, target: str, sign: int) -> None:
+        into, out_of = self.pools.index(target), self.pools.index(volume.pool)
+        if into is not None:
+            self.pools.claim(into, sign * volume.size_gb, sign * volume.size_gb)
+        if out_of is not None:
+            self.pools.claim(out_of, -sign * volume.size_gb, -sign * (volume.size_gb if volume.is_thick else 0))
+        if self.rules.counts_volumes:
+            numbers = {target: (into, sign), volume.pool: (out_of, -sign)}
+            self.pools.set_volumes(
+                {
+                    name: int(self.pools.volumes[row]) + change
+                    for name, (row, change) in numbers.items()
+                    if row is not None
+                }
+            )
+
+    def _allowed(self, volume: PlacedVolume) -> Mask:
+        """Return the pools in which the volume passes neither bound."""
+        pools, size = self.pools, volume.size_gb - arithmetic.TOLERANCE_GB
+        has_room = np.greater_equal(pools.evaluated(arithmetic.physical_room), size)
+        promised, limit = self.promises()
+        promise_room = limit - promised
+        result: Mask = has_room & (~pools.thin | np.greater_equal(promise_room, size))
+        return result
+
+    def _is_no_source(self) -> Mask:
+        mask = np.ones(len(self.pools), dtype=np.bool_)
+        rows = [self.pools.index(name) for name in self.sources]
+        mask[[row for row in rows if row is not None]] = False
+        return mask
+
+    def _tightest(self, allowed: Mask) -> int | None:
+        rows = np.flatnonzero(allowed)
+        if not rows.size:
+            return None
+        promised, limit = self.promises()
+        room = np.minimum(limit - promised, self.pools.evaluated(arithmetic.physical_room))
+        return int(rows[np.lexsort((self.pools.name_hash[rows], room[rows]))[0]])
+
+    def _refusal(self, volume: PlacedVolume, request: Request, candidates: Mask) -> str:
+        """Return why no pool takes a volume: the refusal of the scheduler, or what keeps the plan from its choice."""
+        index = self.rules.best(self.pools, request, candidates)
+        if index is None:
+            refusal = self.rules.filters.refusal(self.pools, request, self.rules.filters.run(self.pools, request))
+            return refusal.message
+        name = self.pools.names[index]
+        if name in self.sources:
+            return f"{request.describe()} would go to {name}, out of which this plan moves volumes"
+        room = float(arithmetic.physical_free(self.pools.row(index)))
+        if not self._allowed(volume)[index]:
+            return (
+                f"{request.describe()} would go to {name}, where a copy of {volume.size_gb} GiB passes a bound: "
+                f"{units.to_wire(round(room, 2))} GiB are free"
+            )
+        return f"{request.describe()} would go to {name}, which would then be above the level of this plan"
+
+
+def _figure(value: Floats) -> float | None:
+    number = float(value)
+    return round(number, 2) if math.isfinite(number) else None

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal to balance pools."""
+
+import pytest
+
+from tests.unit.extensions.moves.clouds import Cloud, moves_of
+from tonnage.capacity import errors
+
+
+def test_the_fullest_pool_gives_the_fewest_gib_away() -> None:
+    cloud = Cloud().add("a", 100, [60, 20, 10]).add("b", 100, [30]).add("c", 100, [30])
+    plan = cloud.plan("balance", points=10)
+    assert moves_of(plan) == [(20, "a", "b"), (10, "a", "c")]
+    assert plan.goal == "balance 3 pools within 10 points of their mean, 50.0 %"
+    assert plan.outcome == "no pool is above 60.0 %"
+
+
+def test_pools_within_the_points_stay_as_they_are() -> None:
+    plan = Cloud().add("a", 100, [55]).add("b", 100, [45]).plan("balance")
+    assert (plan.is_reached, plan.moves) == (True, ())
+
+
+def test_no_pool_is_taken_above_the_level() -> None:
+    """The volume of 80 GiB would make the other pool the full one."""
+    plan = Cloud().add("a", 100, [80]).add("b", 100).plan("balance")
+    assert not plan.is_reached
+    assert plan.outcome == "h@a#p stays at 80.0 %"
+    assert "would then be above the level of this plan" in plan.staying[0].reason
+
+
+def test_only_the_pools_that_are_named_take_part() -> None:
+    cloud = Cloud().add("a", 100, [40, 40]).add("b", 100).add("c", 1000)
+    assert moves_of(cloud.plan("balance", pools=["h@a#p", "h@b#p"])) == [(40, "a", "b")]
+
+
+def test_a_zone_is_balanced_by_itself() -> None:
+    cloud = Cloud().add("a", 100, [40, 40], zone="z1").add("b", 100, zone="z1").add("c", 1000, zone="z2")
+    assert moves_of(cloud.plan("balance", zone="z1")) == [(40, "a", "b")]
+    with pytest.raises(errors.NotFound, match="availability zone z3 has no pool"):
+        cloud.plan("balance", zone="z3")
+
+
+def test_pools_without_limits_cannot_be_balanced() -> None:
+    with pytest.raises(errors.InvalidInput, match="no pool that is to be balanced has a limit"):
+        Cloud().add("a", float("inf")).plan("balance")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pools while a plan is made."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.extensions.moves.clouds import Cloud
+from tonnage.capacity.decision import Placement
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Provisioning
+from tonnage.extensions.moves.planning.pool_model import PoolModel
+
+
+def figures(pools: PoolTable) -> list[tuple[float, ...]]:
+    return [
+        (pool.allocated, pool.claimed, pool.claimed_physical, pool.in_flight, pool.in_flight_physical)
+        for pool in (pools.row(index) for index in range(len(pools)))
+    ]
+
+
+def moved(model: PoolModel, pool: str) -> None:
+    [volume, *_] = model.volumes(pool)
+    target = model.target(volume)
+    assert not isinstance(target, str)
+    model.move(volume, *target)
+
+
+def test_moves_that_are_taken_back_leave_no_trace() -> None:
+    cloud = Cloud().add("a", 100, [30, 10]).add("b", 100, [5])
+    model = cloud.model()
+    before = figures(model.pools)
+    moved(model, "h@a#p")
+    after_one = figures(model.pools)
+    moved(model, "h@a#p")
+    assert (len(model), model.copied_since(1)) == (2, 10)
+    model.take_back(1)
+    assert figures(model.pools) == after_one
+    model.take_back(0)
+    assert figures(model.pools) == before
+    assert [volume.size_gb for volume in model.volumes("h@a#p")] == [30, 10]
+
+
+def test_a_thin_volume_leaves_its_promise_but_no_physical_room() -> None:
+    cloud = Cloud().add("a", 100, [30], thin=True, ratio=2.0).add("b", 100, thin=True)
+    model = cloud.model()
+    before = model.level("h@a#p")
+    moved(model, "h@a#p")
+    after = model.level("h@a#p")
+    assert (before.promised_gb, after.promised_gb) == (30, 0)
+    assert (before.used_gb, after.used_gb) == (30, 30)
+
+
+def test_the_levels_count_the_reserve_and_the_ratio() -> None:
+    level = Cloud().add("a", 100, [40], thin=True, ratio=3.0, written=0.5).model().level("h@a#p")
+    assert (level.promised_gb, level.promise_limit_gb, level.used_gb, level.physical_limit_gb) == (40, 300, 20, 100)
+
+
+def test_an_unlimited_pool_has_no_bounds() -> None:
+    level = Cloud().add("a", float("inf")).model().level("h@a#p")
+    assert (level.promise_limit_gb, level.used_gb, level.physical_limit_gb) == (None, None, None)
+    with pytest.raises(LookupError, match="the plan has no pool h@x#p"):
+        Cloud().model().level("h@x#p")
+
+
+def test_a_new_volume_takes_room_for_the_moves_after_it() -> None:
+    cloud = Cloud().add("a", 100, [60]).add("b", 70)
+    model = cloud.model()
+    [volume] = model.volumes("h@a#p")
+    model.take_room(Placement("h@b#p", Provisioning.THICK), model.request_of(volume))
+    assert isinstance(model.target(volume), str)
+
+
+POOLS = st.tuples(
+    st.integers(10, 60),
+    st.lists(st.integers(1, 20), max_size=5),
+    st.sampled_from([(False, 1.0), (True, 1.0), (True, 2.0)]),
+)
+GOALS = st.sampled_from(
+    [
+        ("empty", {"target": "h@a#p"}),
+        ("relieve", {"pool": "h@a#p", "below": 40}),
+        ("relieve", {"pool": "h@a#p", "below": 30, "bound": "promised"}),
+        ("balance", {"points": 5}),
+        ("fit", {"size": 15, "count": 2}),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Cloud:
+    """A cloud with the ledger that all examples use, one after another."""
+    return Cloud()
+
+
+@given(st.lists(POOLS, min_size=2, max_size=5), GOALS)
+def test_no_plan_passes_a_bound(
+    shared: Cloud, pools: list[tuple[int, list[int], tuple[bool, float]]], goal: tuple[str, dict[str, Any]]
+) -> None:
+    """The check of each plan in :meth:`Cloud.plan` plays it with an arithmetic of its own."""
+    cloud = Cloud(engine=shared.engine)
+    for letter, (total, sizes, (thin, ratio)) in zip("abcde", pools, strict=False):
+        cloud.add(letter, total, sizes, thin=thin, ratio=ratio, written=min(1.0, total / max(1, sum(sizes))))
+    plan = cloud.plan(goal[0], **goal[1])
+    if goal[0] == "empty" and plan.is_reached:
+        assert cloud.promised["h@a#p"] == 0
+    if goal[0] == "empty":
+        assert len(plan.staying) == list(cloud.places.values()).count("h@a#p")
