@@ -60,6 +60,7 @@ class SeenVolume:
     """A volume that a row of the other system shows in a pool, with a size in GiB that its claims do not add up to.
 
     ``ended`` is whether no operation of it is under way; ``physical`` is whether it uses all of its size at once.
+    ``group_id`` is its group: while the claim of the group counts in this pool, the volume needs none of its own.
     """
 
     volume_id: str
@@ -67,6 +68,7 @@ class SeenVolume:
     size_gb: int
     ended: bool
     physical: bool = False
+    group_id: str | None = None
 
 
 _CLAIM = models.table(models.Claim).c
@@ -212,9 +214,12 @@ def settle(session: orm.Session, ends: Sequence[SeenEnd], seen_volumes: Sequence
             work.confirm(row, _ending(work, row, last[row.backend_id], kept=True))
     work.write_rows()
     counted = _counted(session, [volume.volume_id for volume in seen_volumes])
+    groups = _claimed_groups(session, {volume.group_id for volume in seen_volumes if volume.group_id is not None})
     for volume in seen_volumes:
         if volume.pool in by_name:
             pool_id = by_name[volume.pool]
+            if (volume.group_id, pool_id) in groups:
+                continue
             _adopt(work, volume, pool_id, volume.size_gb - counted.get((volume.volume_id, pool_id), 0), last)
     work.finish()
 
@@ -242,6 +247,17 @@ def _counted(session: orm.Session, volume_ids: Collection[str]) -> dict[tuple[st
         (row[0], row[1]): int(row[2])
         for chunk in dialects.in_chunks(sorted(volume_ids))
         for row in session.execute(sums.where(claim.volume_id.in_(chunk), claim.state.in_(pool_counters.LIVE)))
+    }
+
+
+def _claimed_groups(session: orm.Session, group_ids: Collection[str]) -> set[tuple[str | None, int]]:
+    """Return the groups that are claimed as a whole, with the pools of the claims."""
+    claim = models.Claim
+    claims = sa.select(claim.volume_id, claim.pool_id).where(claim.verb == GROUP, claim.state.in_(pool_counters.LIVE))
+    return {
+        (row[0], row[1])
+        for chunk in dialects.in_chunks(sorted(group_ids))
+        for row in session.execute(claims.where(claim.volume_id.in_(chunk)))
     }
 
 

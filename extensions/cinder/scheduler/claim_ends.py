@@ -129,7 +129,13 @@ def _judge_volume(
     settlement.ends.extend(ends)
     if row.pool is not None and counted < row.size_gb:
         settlement.unclaimed.append(
-            SeenVolume(volume_id=row.id, pool=row.pool, size_gb=row.size_gb, ended=at_rest and not moving)
+            SeenVolume(
+                volume_id=row.id,
+                pool=row.pool,
+                size_gb=row.size_gb,
+                ended=at_rest and not moving,
+                group_id=row.group_id,
+            )
         )
 
 

@@ -133,6 +133,41 @@ def test_the_volumes_of_a_group_count_from_the_moment_at_which_its_claim_ends(
     assert cinder.open_volumes() == {row.id for row in members}
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_volume_of_a_group_counts_once_before_the_others_have_hosts(
+    ledger: Ledger, cinder: CinderLedger, full: bool
+) -> None:
+    group = str(uuid.uuid4())
+    ledger.book(5, group, verb=observed_claims.GROUP)
+    first, second = (Row(str(uuid.uuid4()), size, None, "creating", group_id=group) for size in (2, 3))
+    poll = RowPoll(cinder, Rows(first, second, a_row(1)), WaitingRequests(300), 60)
+
+    def polled() -> tuple[float, float]:
+        if full:
+            poll.poll_all()
+        else:
+            poll.poll_some(cinder.open_volumes())
+        return ledger.counters()
+
+    others = 1 if full else 0
+    for first.pool, second.pool in ((None, None), (POOL, None), (POOL, POOL)):
+        assert polled() == (5 + others, 5 + others)
+    assert cinder.open_volumes() == {first.id, second.id}
+
+
+def test_a_group_that_is_claimed_during_a_poll_counts_once(ledger: Ledger, cinder: CinderLedger) -> None:
+    """Its claim comes after the claims were read, and the hosts of its volumes before their rows are."""
+    group = str(uuid.uuid4())
+    claims = cinder.claims(cinder.claimed_volumes())
+    ledger.book(5, group, verb=observed_claims.GROUP)
+    members = [Row(str(uuid.uuid4()), size, POOL, "creating", group_id=group) for size in (2, 3)]
+    cinder.settle(claims, members)
+    assert ledger.counters() == (5, 5)
+    RowPoll(cinder, Rows(*members), WaitingRequests(300), 60).poll_some(cinder.open_volumes())
+    assert ledger.counters() == (5, 5)
+    assert cinder.open_volumes() == {row.id for row in members}
+
+
 def test_a_poll_that_fails_is_tried_again(ledger: Ledger, cinder: CinderLedger) -> None:
     rows = Rows(a_row())
     poll = RowPoll(cinder, rows, WaitingRequests(300), 60)
