@@ -150,11 +150,28 @@ def _over_commit(cinder: Cinder) -> list[str]:
     return [first, second]
 
 
+def _stop_volume_service(cinder: Cinder) -> None:
+    """Stop cinder-volume while it locks no row, such as a quota's after a deletion: cinder-api would wait for it."""
+    engine = sa.create_engine(cinder.database, poolclass=sa.pool.NullPool)
+    locks = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_lock_structs > 0"
+
+    def stopped() -> bool:
+        cinder.signal_service("volume", signal.SIGSTOP)
+        time.sleep(0.5)  # transactions of other services end
+        with engine.connect() as connection:
+            if not connection.exec_driver_sql(locks).scalar():
+                return True
+        cinder.signal_service("volume", signal.SIGCONT)
+        return False
+
+    wait_for(stopped, "cinder-volume is stopped, and locks no row")
+
+
 def _wrong_refusal(cinder: Cinder) -> str:
     """Let Cinder refuse a volume although the pool is empty: its scheduler starts, and no backend reports meanwhile."""
     cinder.signal_service("scheduler0", signal.SIGKILL)
     cinder.end_service("scheduler0")
-    cinder.signal_service("volume", signal.SIGSTOP)
+    _stop_volume_service(cinder)
     try:
         cinder.start_scheduler(0)
         refused = cinder.create(600)
