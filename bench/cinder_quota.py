@@ -13,12 +13,17 @@ Exit status: 0; 1 if the measurement failed; 2 if Cinder or the database server 
 """
 
 import argparse
+import contextlib
 import json
+import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import command
 import comparison_runner
@@ -37,8 +42,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--volumes", type=int, nargs="+", default=[10, 10_000], help="volumes of the project")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--seconds", type=float, default=6.0, help="seconds of each round (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=2, help="rounds, whose creates are joined (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each turn of a driver (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=6, help="turns of each driver (%(default)s)")
     parser.add_argument("--server", choices=sorted(_SERVERS), default="mariadb")
     parser.add_argument(
         "--cinder-python",
@@ -58,15 +63,56 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
     with machine.start(_SERVERS[arguments.server]) as server:
         for volumes in arguments.volumes:
             for clients in arguments.clients:
-                taken: dict[str, list[float]] = {name: [] for name in _DRIVERS}
-                for _ in range(arguments.rounds):
-                    for name, seconds in taken.items():
-                        with server.database() as url:
-                            seconds += _round(arguments, _DRIVERS[name], _url(url), volumes, clients)
+                taken = _trial(arguments, server, volumes, clients)
                 for name, seconds in taken.items():
                     figures.append(_figures(name, volumes, clients, sorted(seconds), arguments))
                     command.progress(json.dumps(figures[-1]))
     return figures
+
+
+def _trial(arguments: argparse.Namespace, server: Any, volumes: int, clients: int) -> dict[str, list[float]]:
+    """Return the seconds of the creates with each driver. The drivers take turns, so both meet the same machine."""
+    taken: dict[str, list[float]] = {name: [] for name in _DRIVERS}
+    with contextlib.ExitStack() as cleanup:
+        processes = {}
+        for name, driver in _DRIVERS.items():
+            url = _url(cleanup.enter_context(server.database()))
+            words = [arguments.cinder_python, _PROGRAM, driver, url, str(volumes), str(clients)]
+            processes[name] = cleanup.enter_context(_program(words))
+        for _ in range(arguments.rounds):
+            for name, seconds in taken.items():
+                _write(processes[name], f"{arguments.seconds}\n")
+                seconds += json.loads(_read(processes[name]))
+    return taken
+
+
+@contextlib.contextmanager
+def _program(words: Sequence[str | pathlib.Path]) -> Iterator["subprocess.Popen[str]"]:
+    """Run the clients of a driver until the end of the context."""
+    with tempfile.TemporaryFile("w+") as problems:
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=problems, text=True, start_new_session=True
+        )
+        try:
+            if _read(process) != "ready\n":
+                process.wait()
+                problems.seek(0)
+                raise command.BenchmarkError(f"the clients failed: {problems.read()[-2000:]}")
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _write(process: "subprocess.Popen[str]", line: str) -> None:
+    if process.stdin is not None:
+        process.stdin.write(line)
+        process.stdin.flush()
+
+
+def _read(process: "subprocess.Popen[str]") -> str:
+    return "" if process.stdout is None else process.stdout.readline()
 
 
 def _url(url: str) -> str:
@@ -86,37 +132,6 @@ def _figures(
         "p99_ms": round(cuts[98] * 1000, 1),
         "per_second": round(len(taken) / arguments.seconds / arguments.rounds, 1),
     }
-
-
-def _round(arguments: argparse.Namespace, driver: str, url: str, volumes: int, clients: int) -> list[float]:
-    words = [arguments.cinder_python, _PROGRAM, driver, url]
-    filled = subprocess.run([*words, str(volumes), "0"], capture_output=True, text=True, check=False)
-    if filled.returncode:
-        raise command.BenchmarkError(f"the rows of volumes cannot be made: {filled.stderr[-1000:]}")
-    processes = [
-        subprocess.Popen(
-            [*words, "0", str(arguments.seconds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(clients)
-    ]
-    for process in processes:
-        if process.stdout is None or process.stdout.readline() != "ready\n":
-            raise command.BenchmarkError(f"a client failed: {process.communicate()[1][-2000:]}")
-    for process in processes:
-        if process.stdin is not None:
-            process.stdin.write("\n")
-            process.stdin.flush()
-    taken: list[float] = []
-    for process in processes:
-        output, problem = process.communicate()
-        if process.returncode:
-            raise command.BenchmarkError(f"a client failed: {problem[-2000:]}")
-        taken += json.loads(output)
-    return taken
 
 
 def show(figures: Sequence[dict[str, object]]) -> str:

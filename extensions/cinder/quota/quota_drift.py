@@ -73,7 +73,9 @@ def read(connection: sa.Connection, rules: Rules, project_id: str | None = None)
                 open_reservations=open_ones.get((project, resource), 0),
                 counter_in_use=None if counter is None else int(counter.in_use),
                 counter_reserved=None if counter is None else int(counter.reserved),
-                is_counted_anew=counter is not None and counter.until_refresh == 1,
+                is_counted_anew=counter is not None
+                and counter.until_refresh is not None
+                and counter.until_refresh <= 1,
             )
         )
     return found

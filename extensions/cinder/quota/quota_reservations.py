@@ -26,6 +26,9 @@ _CHUNK = 500
 #: Most turns of making the rows to lock, should others remove them meanwhile.
 _TURNS = 10
 
+#: The least value that ``until_refresh`` is counted down to.
+_LEAST_UNTIL_REFRESH = -1_000_000_000
+
 _R, _U = tables.RESERVATIONS.c, tables.USAGES.c
 
 _retried = oslo_db_api.wrap_db_retry(
@@ -93,6 +96,7 @@ class ReservationBook:
                 missing = [name for name in names if name.casefold() not in usages]
                 if not missing:
                     ended = self._admit(connection, project_id, amounts, raising)
+                    _mark(connection, usages, is_limited)
                     identifier = _insert(connection, project_id, raising, usages, booking, expire)
                     if ended:
                         _remove(connection, self._has_ended(connection), _R.project_id == project_id)
@@ -227,6 +231,22 @@ def _usages(
     return {row.resource.casefold(): row for row in rows}
 
 
+def _mark(connection: sa.Connection, usages: Mapping[str, sa.Row[tuple[Any, ...]]], lock: bool) -> None:
+    """Let Cinder's own driver, should it return, count the use anew, which it does if ``until_refresh`` is 1 or less.
+
+    A locked row is changed each time: nodes of a cluster of databases, where a lock holds on one node alone, notice
+    that two transactions changed a row, and let one of them be tried again.
+    """
+    keys = [
+        row.id for row in usages.values() if lock or row.reserved or row.until_refresh is None or row.until_refresh > 1
+    ]
+    if keys:
+        counted_down = sa.case((_U.until_refresh.between(_LEAST_UNTIL_REFRESH, 1), _U.until_refresh - 1), else_=1)
+        connection.execute(
+            sa.update(tables.USAGES).where(_U.id.in_(keys)).values(until_refresh=counted_down, reserved=0)
+        )
+
+
 def _make_usages(begin: Begin, project_id: str, names: Collection[str]) -> None:
     """Make the rows that are locked, one in each transaction."""
     for name in names:
@@ -256,10 +276,7 @@ def _insert(
     booking: Booking,
     expire: datetime.datetime,
 ) -> str | None:
-    """Insert the reservation. Cinder's own driver, should it return, counts the use of its resources anew."""
-    stale = [row.id for row in usages.values() if row.until_refresh != 1 or row.reserved]
-    if stale:
-        connection.execute(sa.update(tables.USAGES).where(_U.id.in_(stale)).values(until_refresh=1, reserved=0))
+    """Insert the reservation and return its identifier, None if all amounts are zero."""
     identifier = booking.identifier()
     rows = [
         {

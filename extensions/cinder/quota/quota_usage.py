@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The use of projects, counted from the rows that exist and from the reservations that count."""
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from tonnage.extensions.cinder.quota import reservation_ends
 
 #: The parts of a resource's name before the name of a volume type.
 TYPED = ("volumes", "gigabytes", "snapshots")
+
+#: The parameter of a statement for the project.
+_PROJECT = "project"
 
 #: The column by which parts of one row are joined.
 _KEY = "part"
@@ -61,28 +65,38 @@ def exact(
 
     It is one statement: a row appears in the transaction that ends its reservation, and no statement sees half of it.
     """
+    statement, labels = _statement(connection.dialect.name, tuple(resources), rules)
+    counted = connection.execute(statement, {_PROJECT: project_id}).mappings().one()
+    in_use = dict.fromkeys((resource.name for resource in resources), 0)
+    for name, label in labels:
+        in_use[name] += int(counted[label] or 0)
+    reserved = {resource.name: int(counted[f"r{number}"] or 0) for number, resource in enumerate(resources)}
+    return {name: Use(number, reserved[name]) for name, number in in_use.items()}, int(counted["ended"] or 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _statement(
+    dialect: str, resources: Sequence[Resource], rules: Rules
+) -> tuple[sa.Select[Any], Sequence[tuple[str, str]]]:
+    """Return the statement that counts these resources of a project, and the columns that a resource is the sum of."""
     rows: dict[str, list[sa.ColumnElement[Any]]] = {"volumes": [], "snapshots": [], "backups": [], "groups": []}
-    names: list[tuple[str, str]] = []
+    labels: list[tuple[str, str]] = []
     for resource in resources:
         for table, column in _columns(resource, rules):
-            label = f"c{len(names)}"
-            names.append((resource.name, label))
+            label = f"c{len(labels)}"
+            labels.append((resource.name, label))
             rows[table].append(column.label(label))
-    held = _held(connection.dialect.name, project_id, [resource.name for resource in resources], rules).subquery()
+    project = sa.bindparam(_PROJECT, type_=sa.String)
+    held = _held(dialect, project, [resource.name for resource in resources], rules).subquery()
     # Each part has one row with the same key, so their join has one as well.
     joined: sa.FromClause = held
     used_columns = [column for column in held.c if column.name != _KEY]
     for table, columns in rows.items():
         if columns:
-            part = _of_project(table, project_id, [sa.literal_column("1").label(_KEY), *columns]).subquery()
+            part = _of_project(table, project, [sa.literal_column("1").label(_KEY), *columns]).subquery()
             joined = joined.join(part, part.c[_KEY] == held.c[_KEY])
             used_columns += [column for column in part.c if column.name != _KEY]
-    counted = connection.execute(sa.select(*used_columns).select_from(joined)).mappings().one()
-    in_use = dict.fromkeys((resource.name for resource in resources), 0)
-    for name, label in names:
-        in_use[name] += int(counted[label] or 0)
-    reserved = {resource.name: int(counted[f"r{number}"] or 0) for number, resource in enumerate(resources)}
-    return {name: Use(number, reserved[name]) for name, number in in_use.items()}, int(counted["ended"] or 0)
+    return sa.select(*used_columns).select_from(joined), labels
 
 
 def _columns(resource: Resource, rules: Rules) -> Iterable[tuple[str, sa.ColumnElement[Any]]]:
@@ -113,7 +127,9 @@ def _sum(column: sa.ColumnElement[Any], of_type: str | None) -> sa.ColumnElement
     return sa.func.sum(column if of_type is None else sa.case((_V.volume_type_id == of_type, column)))
 
 
-def _of_project(table: str, project_id: str | None, columns: Collection[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+def _of_project(
+    table: str, project_id: str | sa.BindParameter[str] | None, columns: Collection[sa.ColumnElement[Any]]
+) -> sa.Select[Any]:
     """Return a selection from the rows that count; of all projects if ``project_id`` is None."""
     source = {
         "volumes": tables.VOLUMES,
@@ -128,7 +144,7 @@ def _of_project(table: str, project_id: str | None, columns: Collection[sa.Colum
     return statement if project_id is None else statement.where(row.project_id == project_id)
 
 
-def _held(dialect: str, project_id: str, names: Collection[str], rules: Rules) -> sa.Select[Any]:
+def _held(dialect: str, project_id: sa.BindParameter[str], names: Collection[str], rules: Rules) -> sa.Select[Any]:
     """Return the selection of the amounts of reservations that count, and of the number of those that do not."""
     live = (
         sa.select(

@@ -59,8 +59,9 @@ def test_a_counter_above_or_below_the_rows_has_drifted(rows: QuotaRows) -> None:
 def test_a_counter_that_is_counted_anew_has_not_drifted(rows: QuotaRows) -> None:
     rows.put(tables.VOLUMES, size=3)
     count(rows, "volumes", 70, until_refresh=1)
+    count(rows, "backups", 70, until_refresh=-5)
     count(rows, "gigabytes", 70, until_refresh=2)
-    assert {name: use.drift for name, use in read(rows).items()} == {"volumes": 0, "gigabytes": 67}
+    assert {name: use.drift for name, use in read(rows).items()} == {"volumes": 0, "backups": 0, "gigabytes": 67}
 
 
 def test_a_resource_without_a_counter_has_not_drifted(rows: QuotaRows) -> None:

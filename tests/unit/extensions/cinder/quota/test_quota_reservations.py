@@ -195,11 +195,26 @@ def test_cinders_own_driver_would_count_anew(rows: QuotaRows) -> None:
                 project_id=PROJECT, resource="volumes", in_use=77, reserved=5, race_preventer=True, deleted=False
             )
         )
-    rows.reserve((VOLUMES, 1, 1), (GIGABYTES, 1, -1))
     columns = [tables.USAGES.c[name] for name in ("resource", "until_refresh", "reserved")]
-    with rows.engine.connect() as connection:
-        found = connection.execute(sa.select(*columns).order_by(columns[0])).all()
-    assert [tuple(row) for row in found] == [("gigabytes", 1, 0), ("volumes", 1, 0)]
+    for volumes in (1, 0, -1):
+        rows.reserve((VOLUMES, 1, 5), (SNAPSHOTS, 1, 5))
+        with rows.engine.connect() as connection:
+            found = connection.execute(sa.select(*columns).order_by(columns[0])).all()
+        assert [tuple(row) for row in found] == [("snapshots", volumes - 1, 0), ("volumes", volumes, 0)]
+
+
+def test_a_row_without_a_limit_is_marked_once(rows: QuotaRows) -> None:
+    with rows.engine.begin() as connection:
+        connection.execute(
+            sa.insert(tables.USAGES).values(
+                project_id=PROJECT, resource="volumes", in_use=7, reserved=5, race_preventer=True, deleted=False
+            )
+        )
+    for _ in range(3):
+        rows.reserve((VOLUMES, 1, -1), (GIGABYTES, 1, -1))
+        with rows.engine.connect() as connection:
+            found = connection.execute(sa.select(tables.USAGES.c.until_refresh, tables.USAGES.c.reserved)).all()
+        assert [tuple(row) for row in found] == [(1, 0), (1, 0)]
 
 
 def test_a_row_of_another_case_is_the_same_resource(rows: QuotaRows) -> None:
