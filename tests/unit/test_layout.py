@@ -57,7 +57,6 @@ MIRRORED = {"agent", "capacity", "drivers", "filters", "ledger", "metrics", "quo
 
 #: Modules and folders of these rooms without tests of their own, with the reason.
 WITHOUT_TESTS = {
-    "drivers/contract": "tests themselves, which tests/contract runs",
     "ledger/migrations": "the first tables, which tests of ledger/db/schema.py compare with the models",
 }
 
