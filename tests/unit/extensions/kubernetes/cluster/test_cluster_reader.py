@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read from an API server, what is kept of it, and a server that refuses or is gone."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers.kube_api import CLASSES, NODES, KubeApi
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
+
+
+@pytest.fixture
+def kube() -> Iterator[KubeApi]:
+    with KubeApi() as kube:
+        kube.add_node("n1", zone="a")
+        kube.add_class("fast", "csi.example.org")
+        kube.add_pod("web", "uid-1")
+        yield kube
+
+
+@pytest.fixture
+def read(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[Callable[[float], ClusterReader]]:
+    """A function that returns a reader with a time to keep answers."""
+    readers: list[ClusterReader] = []
+
+    def reader(cache_time: float = 3600.0) -> ClusterReader:
+        readers.append(ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=cache_time))
+        return readers[-1]
+
+    yield reader
+    for reader_ in readers:
+        reader_.api.close()
+
+
+def test_objects_that_do_not_exist_are_none(read: Callable[..., ClusterReader]) -> None:
+    reader = read()
+    pod = reader.pod("default", "web")
+    assert pod is not None
+    assert pod.metadata.uid == "uid-1"
+    assert reader.pod("default", "gone") is None
+    assert reader.persistent_volume_claim("default", "gone") is None
+    assert reader.persistent_volume("gone") is None
+    assert reader.volume_snapshot("default", "gone") is None
+    assert reader.storage_class("gone") is None
+
+
+def test_classes_and_labels_are_kept_for_some_time(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
+    kept, read_anew = read(), read(0.0)
+    for reader in (kept, read_anew):
+        for _ in range(2):
+            storage_class = reader.storage_class("fast")
+            assert storage_class is not None
+            assert storage_class.provisioner == "csi.example.org"
+            assert reader.all_node_labels() == {"n1": {"zone": "a"}}
+    assert kube.asked.count(f"{CLASSES}/fast") == kube.asked.count(NODES) == 3
+
+
+def test_a_node_that_has_joined_since_is_looked_up(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
+    reader = read()
+    assert reader.node_labels(["n1"]) == {"n1": {"zone": "a"}}
+    kube.add_node("n2", zone="b")
+    assert reader.node_labels(["n2", "nowhere"]) == {"n2": {"zone": "b"}}
+    assert reader.all_node_labels().keys() == {"n1", "n2"}
+
+
+def test_a_class_that_did_not_exist_is_looked_up_again(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
+    reader = read()
+    assert reader.storage_class("new") is None
+    kube.add_class("new", "csi.example.org")
+    assert reader.storage_class("new") is not None
+
+
+def test_a_server_that_refuses_is_no_object_that_is_missing(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
+    kube.failing["GET"] = 503
+    with pytest.raises(ClusterUnavailable, match="the API server of Kubernetes refused a look at a Pod"):
+        read().pod("default", "web")
+
+
+def test_a_server_that_is_gone_is_told_apart(tmp_path: pathlib.Path) -> None:
+    with KubeApi() as kube:
+        kubeconfig = kube.kubeconfig(tmp_path)
+    reader = ClusterReader(kubeconfig, timeout=60.0)
+    with pytest.raises(ClusterUnavailable, match="the API server of Kubernetes does not answer"):
+        reader.all_node_labels()
+    reader.api.close()
+
+
+def test_an_unusable_kubeconfig_is_an_error_of_the_configuration(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"\[kubernetes\] kubeconfig"):
+        ClusterReader(str(tmp_path / "none"))
