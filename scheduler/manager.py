@@ -16,6 +16,7 @@ from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Request
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
 from tonnage.rpc.clients.command_sender import AgentMessages
@@ -133,13 +134,13 @@ class SchedulerManager:
         self.database.run(volume_usage.mark_all_for_recount)
         self.hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self.membership.generation)
         self.hosts.listening_since = self._clock()
+        limits: list[LimitRow] = []
         with self.database.reading() as session:
-            self._cache_refresh.refresh(session, absence=absence)
-            pools = backends.load_pools(session)
+            self._cache_refresh.refresh(session, absence=absence, limits=limits)
             self.membership.refresh(session)
-        self._rules_agreement.restate(pools)
+        self._rules_agreement.restate(limits)
         self.hosts.update_statuses(self._clock())
-        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self.hosts.backends())), len(pools))
+        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self.hosts.backends())), len(limits))
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; an agent that is away says hello when it starts.

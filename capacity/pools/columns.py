@@ -5,6 +5,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ _CODES = ("zone_code", "backend_code", "name_hash")
 _NUMBERS = (*FIGURES, *FLAGS)
 POSITION = {name: position for names in (FIGURES, FLAGS, _CODES) for position, name in enumerate(names)}
 TEXTS = ("name", "availability_zone", "storage_id", "capabilities")
+_NO_CAPABILITIES: Mapping[str, Any] = MappingProxyType({})
 DEFAULTS = {f.name: f.default for f in fields(Pool)} | {"capabilities": {}}
 figures_of = operator.attrgetter(*FIGURES)
 flags_of = operator.attrgetter(*FLAGS)
@@ -191,22 +193,26 @@ class Columns:
         differ |= (self._flags[:, rows] != other._flags[:, rows]).any(axis=0)
         return differ
 
-    def _append(self, name: str) -> int:
-        index = len(self._names)
-        if index == self._figures.shape[1]:
+    def _append(self, names: Sequence[str]) -> range:
+        """Add rows for new pools, each name once, and return their indexes."""
+        first = len(self._names)
+        added = range(first, first + len(names))
+        while added.stop > self._figures.shape[1]:
             self._figures = np.concatenate([self._figures, np.empty_like(self._figures)], axis=1)
             self._flags = np.concatenate([self._flags, np.empty_like(self._flags)], axis=1)
             self._codes = np.concatenate([self._codes, np.empty_like(self._codes)], axis=1)
-        self._names.append(name)
-        self._zones.append("")
-        self._capabilities.append({})
-        self._storage_ids.append(None)
-        self._index[name] = index
-        self._codes[POSITION["zone_code"], index] = self._zone_codes.setdefault("", len(self._zone_codes))
-        self._codes[POSITION["name_hash"], index] = stable_hash(name)
-        backend = backend_of(name)
-        self._codes[POSITION["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
-        return index
+        self._names += names
+        self._zones += [""] * len(names)
+        self._capabilities += [_NO_CAPABILITIES] * len(names)
+        self._storage_ids += [None] * len(names)
+        self._index.update(zip(names, added, strict=True))
+        rows = slice(added.start, added.stop)
+        codes = self._backend_codes
+        backends = [codes.setdefault(backend_of(name), len(codes)) for name in names]
+        self._codes[POSITION["zone_code"], rows] = self._zone_codes.setdefault("", len(self._zone_codes))
+        self._codes[POSITION["name_hash"], rows] = np.fromiter(map(stable_hash, names), dtype=np.uint64)
+        self._codes[POSITION["backend_code"], rows] = backends
+        return added
 
     def _drop(self, index: int) -> None:
         """Remove a row. The last row moves to its place."""

@@ -270,7 +270,7 @@ class PoolTable(Columns):
         first = self._index.get(names[0])
         if first is not None and self._names[first : first + len(names)] == list(names):
             return slice(first, first + len(names)), []
-        added = [self._append(name) for name in names if name not in self._index]
+        added = list(self._append([name for name in dict.fromkeys(names) if name not in self._index]))
         rows = np.fromiter(map(self._index.__getitem__, names), dtype=np.intp, count=len(names))
         return layout.row_index(rows), added
 

@@ -61,9 +61,11 @@ class SchedulerWorker(workers.Worker):
                 metrics.listen()
                 cleanup.callback(metrics.stop)
             scheduler = self._scheduler = SchedulerService(self._conf, ledger, transport)
+            # Objects created until then are never garbage. Collections would only look at millions of them.
+            gc.disable()
             scheduler.start()
-            # Objects created so far are never garbage. Excluding them makes collections shorter.
             gc.freeze()
+            gc.enable()
             cleanup.callback(scheduler.stop)
             if metrics is not None:
                 metrics.start()

@@ -22,7 +22,7 @@ its pool, until somebody deletes it.
 import math
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -306,7 +306,7 @@ class Settlement:
 
     def _counters_after(self, pool: pool_locks.LockedPool) -> pool_counters.Counters:
         counters = self.changes.get(pool.id, _NOTHING).applied_to(pool.counters)
-        return replace(counters, external=self.external.get(pool.id, counters.external))
+        return counters._replace(external=self.external.get(pool.id, counters.external))
 
     def _add(self, pool_id: int, change: CounterChange) -> None:
         if change != _NOTHING:

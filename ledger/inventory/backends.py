@@ -70,13 +70,12 @@ class BackendRow:
     allocated_gb: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRow:
+class PoolRow(NamedTuple):
     """One pool: its last figures as the driver reported them, its counters, and the ratio and limit computed from both.
 
     ``thin_limit_gb`` is the limit of provisioned plus in-flight capacity; None is no limit. ``figures_age`` is the
     number of seconds since the driver began to collect the figures, if the last report of the backend had no usable
-    figures of the pool; None if the figures are from that report.
+    figures of the pool; None if the figures are from that report. (A tuple, because a starting scheduler reads all.)
     """
 
     id: int
@@ -193,9 +192,15 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
 
 
 def load_pools(
-    session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None, absent: bool = False
+    session: orm.Session,
+    *,
+    backend: str | None = None,
+    backend_ids: Collection[int] | None = None,
+    ids: Collection[int] | None = None,
+    absent: bool = False,
 ) -> list[PoolRow]:
-    """Return the pools that were in their backend's last report; of all backends, of one, or those with these ids.
+    """Return the pools that were in their backend's last report; of all backends, of one, of those with these ids, or
+    the pools with these ids.
 
     With ``absent`` those that were not and still have volumes, with their last figures.
     """
@@ -218,24 +223,36 @@ def load_pools(
     )
     if backend is not None:
         statement = statement.where(models.Backend.name == backend)
-    statements = (
-        [statement] if ids is None else [statement.where(pool.id.in_(chunk)) for chunk in dialects.in_chunks(ids)]
-    )
-    return [
-        PoolRow(
-            id=row[0],
-            backend_id=row[1],
-            name=row[2],
-            generation=int(row[3]),
-            ratio=row[4],
-            thin_limit_gb=row[5],
-            stats=row[6],
-            figures_age=models.age(row[7], row[8]),
-            counters=pool_counters.from_row(row[9:]),
+    statements = [statement]
+    if backend_ids is not None:
+        statements = [statement.where(pool.backend_id.in_(chunk)) for chunk in dialects.in_chunks(backend_ids)]
+    if ids is not None:
+        statements = [query.where(pool.id.in_(chunk)) for query in statements for chunk in dialects.in_chunks(ids)]
+    # On the connection, because the session would need longer for each row than the database.
+    connection = session.connection()
+    return [_pool_row(*row) for query in statements for row in connection.execute(query).fetchall()]
+
+
+def _pool_row(
+    id: int,
+    backend_id: int,
+    name: str,
+    generation: int,
+    ratio: float,
+    limit: float | None,
+    stats: Mapping[str, Any],
+    now: datetime.datetime,
+    kept_since: datetime.datetime | None,
+    *counters: float,
+) -> PoolRow:
+    figures_age = None if kept_since is None else models.age(now, kept_since)
+    # As a tuple: names of fields take half as long again.
+    return PoolRow._make(
+        (
+            *(id, backend_id, name, int(generation), pool_counters.from_row(counters)),
+            *(ratio, limit, stats, figures_age),
         )
-        for query in statements
-        for row in session.execute(query)
-    ]
+    )
 
 
 def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[PoolMark]:

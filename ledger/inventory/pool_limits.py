@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -15,6 +16,28 @@ class Limit:
     """The ratio of a pool, and its limit for provisioned plus in-flight capacity in GiB; None is no limit."""
 
     pool_id: int
+    ratio: float
+    thin_limit_gb: float | None
+
+
+class StoredLimit(Protocol):
+    """The part of a pool's row that has its ratio and its limit; None is no limit."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def thin_limit_gb(self) -> float | None: ...
+
+
+class LimitRow(NamedTuple):
+    """The ratio and the limit in the row of a pool; None is no limit."""
+
+    id: int
+    name: str
     ratio: float
     thin_limit_gb: float | None
 

@@ -12,7 +12,6 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -33,9 +32,11 @@ LIVE = (PENDING, CONFIRMED, ABANDONED)
 Covers = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """The counters of one pool, in GiB. ``external`` is the capacity of copies that Tonnage did not place."""
+class Counters(NamedTuple):
+    """The counters of one pool, in GiB. ``external`` is the capacity of copies that Tonnage did not place.
+
+    (A tuple, because a starting scheduler makes one for each pool.)
+    """
 
     allocated: int = 0
     in_flight: int = 0
@@ -60,16 +61,8 @@ COLUMNS = (
 
 def from_row(values: Iterable[float]) -> Counters:
     """Return the counters from a row of :data:`COLUMNS`."""
-    allocated, in_flight, physical, shared_allocated, shared, shared_physical, external = values
-    return Counters(
-        int(allocated),
-        int(in_flight),
-        int(physical),
-        int(shared_allocated),
-        int(shared),
-        int(shared_physical),
-        float(external),
-    )
+    *whole, external = values
+    return Counters._make((*map(int, whole), float(external)))
 
 
 class CounterChange(NamedTuple):

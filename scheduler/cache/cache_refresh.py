@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The refresh of the cache from the ledger, where other schedulers, operators or agents have changed that."""
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -12,10 +13,14 @@ from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cache.ledger_cache import LedgerCache
+
+#: The number of backends whose pools are read together: a starting scheduler reads all pools of the ledger.
+_TOGETHER = 10
 
 _OfPool = TypeVar("_OfPool", PoolMark, PoolRow)
 
@@ -37,12 +42,19 @@ class LedgerRefresh(Generic[_Cache]):
         self.hosts = hosts
         self._clock = clock
 
-    def refresh(self, session: orm.Session, rows: Sequence[BackendRow] | None = None, *, absence: float = 0.0) -> bool:
+    def refresh(
+        self,
+        session: orm.Session,
+        rows: Sequence[BackendRow] | None = None,
+        *,
+        absence: float = 0.0,
+        limits: list[LimitRow] | None = None,
+    ) -> bool:
         """Bring backends and their pools up to the ledger; return whether anything that decisions read has changed.
 
         ``rows`` are rows of backends that have just been read. Without them all backends are read, and the cache
         forgets removed backends. ``absence`` is the number of seconds in which no scheduler listened to agents before
-        this one started.
+        this one started. The limits in the rows of the pools that are read are added to ``limits``.
         """
         changed = False
         if rows is None:
@@ -53,15 +65,29 @@ class LedgerRefresh(Generic[_Cache]):
         for row in rows:
             if row.id not in outdated:
                 changed |= self.hosts.apply_silence(row, now)
-        if not outdated:
-            return changed
-        marks = backends.load_pool_marks(session, outdated)
-        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, outdated[mark.backend_id])]
+        remaining = iter(outdated.values())
+        while together := list(itertools.islice(remaining, _TOGETHER)):
+            pools = self._refresh_pools(session, together, now, absence)
+            if limits is not None:
+                limits += [LimitRow(pool.id, pool.name, pool.ratio, pool.thin_limit_gb) for pool in pools]
+            changed = True
+        return changed
+
+    def _refresh_pools(
+        self, session: orm.Session, rows: Sequence[BackendRow], now: float, absence: float
+    ) -> list[PoolRow]:
+        """Bring outdated backends and their pools up to the ledger; return the rows of the pools that were read."""
+        new = [row.id for row in rows if self.hosts.backend(row.name) is None]
+        known = {row.id: row for row in rows if self.hosts.backend(row.name) is not None}
+        marks = backends.load_pool_marks(session, known)
+        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, known[mark.backend_id])]
         pools = backends.load_pools(session, ids=missing)
+        # The cache has none of their pools, so their marks would tell nothing.
+        pools += backends.load_pools(session, backend_ids=new)
         marks_of, pools_of = _by_backend(marks), _by_backend(pools)
-        for row in outdated.values():
+        for row in rows:
             self.hosts.apply_rows(row, marks_of.get(row.id, []), pools_of.get(row.id, []), now, absence)
-        return True
+        return pools
 
     def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
         """Take over the counters of pools; return whether any has changed."""

@@ -36,7 +36,7 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
-from tonnage.ledger.inventory.pool_limits import Limit
+from tonnage.ledger.inventory.pool_limits import Limit, StoredLimit
 from tonnage.ledger.locks import backend_notices
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import BackendReport
@@ -86,19 +86,29 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
                 changed.append(name)
         self.reset(changed)
 
-    def find_wrong_limits(self, rows: Iterable[PoolRow]) -> list[Limit]:
-        """Return the right ratio and limit for each of these rows whose ratio or limit is wrong."""
-        limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
-        wrong_limits = []
-        for row in rows:
-            index = self.table.index(row.name)
-            if index is None:
-                continue
-            ratio = self.entries[row.name].ratio
-            limit = float(limits[index]) if math.isfinite(limits[index]) else None
-            if ratio != row.ratio or not _same_limit(limit, row.thin_limit_gb):
-                wrong_limits.append(Limit(row.id, ratio, limit))
-        return wrong_limits
+    def find_wrong_limits(self, rows: Iterable[StoredLimit]) -> list[Limit]:
+        """Return the right ratio and limit for each of these rows whose ratio or limit is wrong.
+
+        Rows of pools that the cache does not have are left out.
+        """
+        indexed = [(index, row) for row in rows if (index := self.table.index(row.name)) is not None]
+        if not indexed:
+            return []
+        indexes = np.fromiter((index for index, _ in indexed), dtype=np.intp, count=len(indexed))
+        ratios = self.table.ratio[indexes]
+        limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))[indexes]
+        stored_ratios = np.array([row.ratio for _, row in indexed], dtype=np.float64)
+        # None becomes nan: no limit.
+        stored_limits = np.array([row.thin_limit_gb for _, row in indexed], dtype=np.float64)
+        has_limit, is_stored = np.isfinite(limits), ~np.isnan(stored_limits)
+        with np.errstate(invalid="ignore"):
+            # Equal but for the rounding of binary fractions.
+            is_same = np.abs(limits - stored_limits) <= arithmetic.TOLERANCE_GB
+        wrong = (ratios != stored_ratios) | (has_limit != is_stored) | (has_limit & is_stored & ~is_same)
+        return [
+            Limit(indexed[number][1].id, float(ratios[number]), float(limits[number]) if has_limit[number] else None)
+            for number in np.flatnonzero(wrong).tolist()
+        ]
 
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
@@ -336,10 +346,3 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         if diff.vanished:
             self.forget_pools(diff.vanished)
         self.update_status(backend, now)
-
-
-def _same_limit(computed: float | None, stored: float | None) -> bool:
-    """Return whether two limits are equal but for the rounding of binary fractions."""
-    if computed is None or stored is None:
-        return computed is stored
-    return abs(computed - stored) <= arithmetic.TOLERANCE_GB

@@ -24,6 +24,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, pool_limits
 from tonnage.ledger.inventory.backends import PoolRow
+from tonnage.ledger.inventory.pool_limits import StoredLimit
 from tonnage.ledger.locks import pool_locks, scheduling_rules
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cluster.membership import Membership
@@ -100,7 +101,7 @@ class RulesAgreement:
         self._hosts.apply_rules(missed.default_ratio, missed.calculation, missed.generation)
         self._insist(self._restate_all)
 
-    def restate(self, rows: Sequence[PoolRow]) -> None:
+    def restate(self, rows: Sequence[StoredLimit]) -> None:
         """Write the limits of pools whose limits follow from other rules; ``rows`` have just been read.
 
         All schedulers may have been stopped, and started with other rules.

@@ -5,7 +5,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
@@ -67,8 +66,7 @@ class LedgerPools:
         """Show a claim that was just booked to the next decision. The next refresh reads the counters of its pool."""
         with contextlib.suppress(KeyError):  # another thread has just removed the pool
             for counters in self._cache.counters([pool_id]).values():
-                increased = replace(
-                    counters,
+                increased = counters._replace(
                     allocated=counters.allocated + size_gb,
                     in_flight=counters.in_flight + size_gb,
                     in_flight_physical=counters.in_flight_physical + physical_gb,
@@ -108,7 +106,7 @@ class _PoolRows(LedgerCache[BackendRow, PoolRow]):
         return [row.name for row in self.entries.values() if row.backend_id == backend.id]
 
     def _with_counters(self, pool: PoolRow, counters: Counters) -> PoolRow:
-        return replace(pool, counters=counters)
+        return pool._replace(counters=counters)
 
     def _show_counters(self, names: Sequence[str]) -> None:
         self._note(names)

@@ -277,6 +277,23 @@ def test_no_value_of_a_known_field_raises_or_affects_another_pool(junk: list[dic
         assert 0 <= stats.reserved_percentage <= 100
 
 
+@PROPERTY
+@given(st.dictionaries(FIELDS, VALUES, max_size=3), st.dictionaries(st.text(max_size=5), VALUES, max_size=2))
+def test_usual_reports_are_validated_like_others(changes: dict[str, Any], others: dict[str, Any]) -> None:
+    raw = {**others, **GOOD, **changes}
+    usual = validation._usual_stats("gold", raw)
+    if usual is not None:
+        assert repr(usual) == repr(validation._stats("gold", raw))
+        assert usual.capabilities is validation._stats("gold", raw).capabilities
+
+
+def test_a_usual_report_is_recognized() -> None:
+    assert validation._usual_stats("gold", GOOD) == only()
+    assert validation._usual_stats("gold", GOOD | {"tier": True}) == only(tier=True)
+    assert validation._usual_stats("gold", GOOD | {"free_capacity_gb": 2000}) is None
+    assert validation._usual_stats("gold", GOOD | {"filter_function": "("}) is None
+
+
 def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:
     pools = validation.validate(
         [GOOD | {"pool_name": f"p{number}", "tier": number % 2 == 0} for number in range(20)]

@@ -46,7 +46,7 @@ class Rows(LedgerCache[BackendRow, PoolRow]):
         return [row.name for row in self.entries.values() if row.backend_id == backend.id]
 
     def _with_counters(self, pool: PoolRow, counters: Counters) -> PoolRow:
-        return replace(pool, counters=counters)
+        return pool._replace(counters=counters)
 
     def _show_counters(self, names: Sequence[str]) -> None:
         self.shown += names
