@@ -26,7 +26,11 @@ class CapacityFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the requested size with the largest size that each pool accepts."""
-        return np.greater_equal(pools.evaluated(self._bounds[request.provisioning]), request.size_gb)
+        return np.greater_equal(self.bounds(pools, request), request.size_gb)
+
+    def bounds(self, pools: PoolTable, request: Request) -> Floats:
+        """Return the largest size in GiB that each pool accepts."""
+        return pools.evaluated(self._bounds[request.provisioning])
 
     @functools.cached_property
     def _bounds(self) -> Mapping[Provisioning | None, Formula]:

@@ -2,7 +2,7 @@
 """Chain of filters that selects the candidate pools of a request and explains every refusal."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -152,6 +152,21 @@ class FilterChain:
 
     def _accepted_by(self, pools: PoolTable, request: Request, filters: Collection[Filter]) -> Mask:
         """Return the pools that all filters with cached verdicts and all of ``filters`` accept."""
+        _, mask, others = self.cached_verdicts(pools, request)
+        if (request.pool, request.backend, request.backends) != (None, None, None):
+            mask = mask & _in_scope(pools, request)
+        for plugin in others:
+            if plugin in filters:
+                mask.flags.writeable = False
+                mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
+        return mask
+
+    def cached_verdicts(self, pools: PoolTable, request: Request) -> tuple[Hashable, Mask, list[Filter]]:
+        """Return the pools that all filters with cached verdicts accept, whatever the scope of the request.
+
+        The first value is the key of these verdicts, the last are the filters that have to be asked for each decision.
+        Raises the exceptions of filters.
+        """
         concerned = self._concerned(request)
         keys = {plugin: key for plugin in concerned if (key := plugin.cache_key(request)) is not None}
 
@@ -161,14 +176,8 @@ class FilterChain:
                 mask &= _checked(plugin.accepts(pools, request), len(pools))
             return mask
 
-        mask = pools.derived_from_traits((self, *keys.items()), verdicts)
-        if (request.pool, request.backend, request.backends) != (None, None, None):
-            mask = mask & _in_scope(pools, request)
-        for plugin in concerned:
-            if plugin not in keys and plugin in filters:
-                mask.flags.writeable = False
-                mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
-        return mask
+        key = (self, *keys.items())
+        return key, pools.derived_from_traits(key, verdicts), [plugin for plugin in concerned if plugin not in keys]
 
     def _concerned(self, request: Request) -> list[Filter]:
         """Return the filters that may refuse a pool for this request; see :attr:`Filter.trigger_fields`."""

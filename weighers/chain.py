@@ -18,6 +18,7 @@ from tonnage.capacity.request import Request
 from tonnage.plugin import checked_column, log_failure
 from tonnage.weighers import selection
 from tonnage.weighers.base import Mask, Weigher, Weights
+from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.selection import Ordered, Selection
 
 Rows = npt.NDArray[np.intp]
@@ -30,6 +31,10 @@ _LARGEST = 1e300
 
 #: The largest absolute multiplier; with larger ones, the sum of a few weighers could overflow.
 LARGEST_MULTIPLIER = 1e100
+
+
+#: Between these multipliers, scaled weights are as different as raw ones.
+_LEAST_USUAL, _LARGEST_USUAL = 1e-3, 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,17 @@ class WeigherChain:
         if tiers is not None:
             scores = np.where(tiers > tiers.min(), -np.inf, scores)
         return selection.first(pools, request, rows[scores == scores.max()])
+
+    def sole_column(self, pools: PoolTable, request: Request) -> Weights | None:
+        """Return the column of weights if the pool with the largest one is the best, and nothing else counts.
+
+        Each weight depends on the pool alone, and on the ``provisioning`` of the request. None: other weighers, a
+        random selection, or a multiplier of another sign or magnitude than usual.
+        """
+        [*others, weigher] = self.weighers or [None]
+        if others or type(weigher) is not CapacityWeigher or type(self._selection) is not Ordered:
+            return None
+        return weigher.weigh(pools, request) if _LEAST_USUAL <= weigher.multiplier <= _LARGEST_USUAL else None
 
     def order(self, pools: PoolTable, request: Request, candidates: Mask, ranks: Ranks | None = None) -> Rows:
         """Return the rows of all candidates, best first; ``ranks`` as in :meth:`rank`."""

@@ -57,6 +57,23 @@ class PoolTable(Columns):
     def _values(self) -> dict[Hashable, Values[Any]]:
         return {}
 
+    @functools.cached_property
+    def attached(self) -> dict[type, Any]:
+        """Objects that are kept for this table, and not for copies of it, by their types."""
+        return {}
+
+    @property
+    def change_count(self) -> int:
+        """The number of changes of rows so far, for :meth:`changed_since`."""
+        return self._changes.count
+
+    def changed_since(self, change_count: int) -> set[int] | None:
+        """Return the rows in use that have changed after so many changes; None if a look at all rows is less work.
+
+        A row that was removed counts as changed: the last row has taken its place.
+        """
+        return self._changes.since(change_count, len(self))
+
     def capability(self, *path: str) -> tuple[npt.NDArray[np.intp], Sequence[object]]:
         """Return one capability of all pools; ``path`` has a key for each level of nesting.
 

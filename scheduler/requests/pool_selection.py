@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.capacity import units
+from tonnage.capacity import plugin_errors, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.explanation import Explanation
@@ -23,6 +23,8 @@ from tonnage.filters.chain import FilterChain
 from tonnage.filters.free_space import FreeSpaceFilter
 from tonnage.filters.topology import Ranks, TopologyFilter
 from tonnage.scheduler.cache.backend_state import PoolEntry
+from tonnage.scheduler.requests import leading_pools
+from tonnage.scheduler.requests.leading_pools import LeadingPools
 from tonnage.weighers.chain import WeigherChain
 
 #: Filters that compare a request with the room in a pool.
@@ -69,7 +71,9 @@ class Rules:
 
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
-        index = self.best(pools, request, self.filters.candidates(pools, request))
+        index = self._leading(pools, request)
+        if index is None:
+            index = self.best(pools, request, self.filters.candidates(pools, request))
         if index is None:
             return with_printable_figures(self.filters.refusal(pools, request, self.filters.run(pools, request)))
         return Placement(pools.names[index], provisioning_in(pools, index, request))
@@ -104,6 +108,28 @@ class Rules:
                 f"{text} goes to {chosen}, so that there is room for the whole group; alone it would go to {best_name}"
             )
         return Explanation(text, chosen or best_name, message, tuple(verdicts), names)
+
+    def _leading(self, pools: PoolTable, request: Request) -> int | None:
+        """Return the row of the best candidate if that shows without a look at all pools, else None."""
+        is_limited = (request.pool, request.backend, request.backends) != (None, None, None)
+        if len(pools) < leading_pools.SMALLEST_TABLE or is_limited or request.hints:
+            return None
+        try:
+            weights = self.weighers.sole_column(pools, request)
+            if weights is None:
+                return None
+            key, accepted, others = self.filters.cached_verdicts(pools, request)
+            if len(others) != 1 or type(others[0]) is not CapacityFilter:
+                return None
+            bounds = others[0].bounds(pools, request)
+        except plugin_errors.CAUGHT:
+            # The look at all pools logs the failure.
+            return None
+        leaders = pools.attached.setdefault(LeadingPools, LeadingPools())
+        best: int | None = leaders.best(
+            pools, request, (self.weighers, request.provisioning, key), accepted, weights, bounds
+        )
+        return best
 
     def _ranks(self, pools: PoolTable, request: Request) -> Ranks | None:
         """Return the order of the pools by the preferred topologies of a request, None if it prefers none."""
