@@ -117,6 +117,12 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
     return counters
 
 
+def next_ids(session: orm.Session, after: int) -> list[int]:
+    """Return the next ids of pools after this one, in their order: a chunk, or fewer at the end."""
+    ids = sa.select(_POOL.id).where(_POOL.id > after).order_by(_POOL.id).limit(dialects.CHUNK_SIZE)
+    return list(session.connection().execute(ids).scalars())
+
+
 def allocated_on_backends(session: orm.Session) -> dict[int, int]:
     """Return the allocated capacity of all backends. It changes with each claim on their pools."""
     rows = session.execute(sa.select(models.Backend.id, models.Backend.allocated_capacity_gb))

@@ -19,6 +19,7 @@ from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, drains
 from tonnage.ledger.inventory.drains import DrainProgress
+from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler, PlacementQueue
@@ -206,8 +207,10 @@ class Sweep:
 
         Each sweep reads the counters of the next slice of the pools, or of all pools if ``everything`` is true.
         """
-        ids = sorted(entry.id for entry in self._cache_refresh.hosts.entries.values())
-        if not everything:
-            ids = [id for id in ids if id > self._recounted][: dialects.CHUNK_SIZE] or ids[: dialects.CHUNK_SIZE]
+        if everything:
+            hosts = self._cache_refresh.hosts
+            self._cache_refresh.refresh_counters(session, sorted(entry.id for entry in hosts.entries.values()))
+            return
+        ids = pool_counters.next_ids(session, self._recounted) or pool_counters.next_ids(session, 0)
         self._recounted = ids[-1] if ids else 0
         self._cache_refresh.refresh_counters(session, ids)

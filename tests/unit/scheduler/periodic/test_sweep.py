@@ -10,7 +10,9 @@ import pytest
 from tests.unit.scheduler import managers
 from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import pool_counters
 from tonnage.scheduler.periodic.sweep import ClaimRecovery, OpenWork, SweepTimer
 from tonnage.scheduler.requests.placement_requests import Move, Retry
 
@@ -160,3 +162,14 @@ def test_a_drain_that_is_stuck_is_told_once_with_the_first_reasons(
         recovery.resume(find(world, recovery))
     assert [record.message for record in caplog.records] == []
     assert world.rows("SELECT COUNT(*) FROM refusals") == [(0,)]
+
+
+def test_the_ids_of_pools_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({name: StoragePool(20, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}).started()
+    monkeypatch.setattr(dialects, "CHUNK_SIZE", 2)
+    ids = sorted(row[0] for row in world.rows("SELECT id FROM pools"))
+    with world.database.reading() as session:
+        assert pool_counters.next_ids(session, 0) == ids[:2]
+        assert pool_counters.next_ids(session, ids[1]) == ids[2:]
+        assert pool_counters.next_ids(session, ids[2]) == []
+    world.engine.dispose()
