@@ -73,17 +73,20 @@ class Values(Generic[T]):
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
         """Return the code of the value in each of these capabilities."""
-        read, key_of, codes = self._read, self._key, self._codes
-        row_codes = []
-        for pool_capabilities in capabilities:
-            value = read(pool_capabilities)
-            key = key_of(value)
-            code = codes.get(key)
-            if code is None:
-                code = codes[key] = len(self.values)
-                self.values.append(value)
-            row_codes.append(code)
-        return np.array(row_codes, dtype=np.intp)
+        # Pools of the same kind share one mapping, so each mapping is read once.
+        ids = list(map(id, capabilities))
+        codes = {id: self._code(mapping) for id, mapping in dict(zip(ids, capabilities, strict=True)).items()}
+        return np.fromiter(map(codes.__getitem__, ids), dtype=np.intp, count=len(ids))
+
+    def _code(self, capabilities: Mapping[str, Any]) -> int:
+        """Return the code of the value in these capabilities, a new one for a new value."""
+        value = self._read(capabilities)
+        key = self._key(value)
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self.values)
+            self.values.append(value)
+        return code
 
     def find(self, value: T) -> int | None:
         """Return the code of a value, None if no pool has it."""
