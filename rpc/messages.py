@@ -466,10 +466,14 @@ class PoolView:
 class PoolListQuery(PoolQuery):
     """A selection of pools, and the fields of each: its name alone, with ``detail`` its capabilities too, with
     ``factors`` its capacity factors and the capabilities that Cinder does not have as well.
+
+    With a ``limit`` at most so many pools are selected, by name, those after the name ``marker``.
     """
 
     detail: bool = False
     factors: bool = False
+    limit: int | None = None
+    marker: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

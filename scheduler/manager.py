@@ -112,6 +112,7 @@ class SchedulerManager:
         # The messages of agents, for which no caller waits.
         self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
         self._pool_list_text = PoolListTextCache()
+        self._sorted_names = pool_views.SortedNames()
         self._unread_fields = UnreadFields(base.hosts)
 
     def start(self) -> None:
@@ -309,6 +310,10 @@ class SchedulerManager:
 
     def get_pool_list(self, query: PoolListQuery) -> list[PoolListText]:
         """Return the same pools as text. Raises the errors of :meth:`get_pools`."""
+        if query.limit is not None and query.name is query.volume_type is None and not query.capabilities:
+            # A page of all pools, which costs as much as the pools of the page.
+            names = self._sorted_names.after(self._thread.call(self._pool_names, None), query.marker, query.limit)
+            return self._pool_list_text.selected(self._thread.call(self._pool_parts, names), query, None)
         snapshot, probe = self._snapshot_and_probe(query)
         return self._pool_list_text.selected(snapshot, query, probe)
 
@@ -376,3 +381,9 @@ class SchedulerManager:
 
     def _pool_snapshots(self, items: Sequence[None]) -> list[pool_views.PoolsSnapshot | Exception]:
         return [pool_views.take_snapshot(self.hosts, self._clock(), self._audit.findings)] * len(items)
+
+    def _pool_names(self, items: Sequence[None]) -> list[Sequence[str] | Exception]:
+        return [self.hosts.table.names] * len(items)
+
+    def _pool_parts(self, items: Sequence[Sequence[str]]) -> list[pool_views.PoolsSnapshot | Exception]:
+        return [pool_views.take_part(self.hosts, self._clock(), self._audit.findings, names) for names in items]

@@ -24,7 +24,8 @@ from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
 _QUERY = Query(
     flags=("detail",),
-    filters=("name", "volume_type"),
+    filters=("name", "volume_type", "marker"),
+    patterns={"limit": "^[0-9]{1,9}$"},
     other_parameters="Any reported capability: the pools with that value (since 3.28).",
 )
 
@@ -52,6 +53,7 @@ class Pools:
         """List the pools; with ``detail`` their capabilities, since 3.72 also Tonnage's own and the capacity factors.
 
         Filters apply since 3.28, the filter by volume type since 3.35. Older microversions ignore them, as in Cinder.
+        Since 3.72 there are pages, by name: at most ``limit`` pools, those after the name ``marker``.
         """
         self._context.policy.require(req.context.identity, policies.GET_POOLS)
         parameters = dict(_QUERY.read(req))
@@ -62,12 +64,19 @@ class Pools:
         volume_type = parameters.pop("volume_type", None)
         if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
             volume_type = None
+        limit, marker = None, ""
+        if req.at_least(microversions.OWN_KEYS) and parameters.keys() & {"limit", "marker"}:
+            limit = self._context.paginator.page(parameters).limit
+            marker = parameters.pop("marker", "")
+            parameters.pop("limit", None)
         query = PoolListQuery(
             name=parameters.pop("name", None),
             volume_type=volume_type,
             capabilities=parameters,
             detail=detail,
             factors=detail and req.at_least(microversions.OWN_KEYS),
+            limit=limit,
+            marker=marker,
         )
         pools = self._context.scheduler.pool_list(query)
         if not pools:

@@ -28,13 +28,14 @@ class PoolListTextCache:
 
     def selected(self, snapshot: PoolsSnapshot, query: PoolListQuery, probe: Request | None) -> list[PoolListText]:
         """Return the pools that a query selects, by name, and that meet the requirements of ``probe``, if given."""
-        all_of_them = query.name is None and probe is None and not query.capabilities
+        all_of_them = query.name is None and probe is None and not query.capabilities and query.limit is None
         if all_of_them and query.detail:
             return self._kept[query.factors].parts(snapshot)
         if all_of_them:
             bodies = [{"name": name} for name in sorted(snapshot.stats)]
         else:
-            pools = pool_views.selected(snapshot, query, probe)
+            pools = [pool for pool in pool_views.selected(snapshot, query, probe) if pool.name > query.marker]
+            pools = pools[: query.limit]
             bodies = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
         return [PoolListText(text=_text(bodies))] if bodies else []
 

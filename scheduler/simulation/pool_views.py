@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The views of pools that administrators see."""
 
+import bisect
 import datetime
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -87,6 +88,45 @@ def take_snapshot(hosts: HostManager, now: float, findings: Mapping[str, Mapping
         default_ratio=hosts.default_ratio,
         notices={backend.name: backend.notice.sentence for backend in hosts.backends() if backend.notice is not None},
     )
+
+
+def take_part(
+    hosts: HostManager, now: float, findings: Mapping[str, Mapping[str, str]], names: Iterable[str]
+) -> PoolsSnapshot:
+    """Return a copy of what views show of these pools at this moment; pools that have gone are left out."""
+    kept = [(name, row) for name in names if (row := hosts.table.index(name)) is not None]
+    backends = [
+        backend for name in dict.fromkeys(backend_of(name) for name, _ in kept) if (backend := hosts.backend(name))
+    ]
+    return PoolsSnapshot(
+        pools=hosts.table.take(np.array([row for _, row in kept], dtype=np.intp)),
+        calculation=hosts.calculation,
+        stats={name: hosts.entries[name].stats for name, _ in kept},
+        heard={name: last_report for backend in backends for name, last_report in _heard(backend, now)},
+        draining={backend.name for backend in backends if backend.draining},
+        findings=findings,
+        default_ratio=hosts.default_ratio,
+        notices={backend.name: backend.notice.sentence for backend in backends if backend.notice is not None},
+    )
+
+
+class SortedNames:
+    """The names of all pools in their order, kept until pools are added or removed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Sequence[str], list[str]] = ((), [])
+
+    def after(self, names: Sequence[str], marker: str, limit: int) -> list[str]:
+        """Return at most ``limit`` of the names, those after ``marker``.
+
+        ``names`` is the same object as in the call before if these are the same names.
+        """
+        kept_names, in_order = self._kept
+        if kept_names is not names:
+            in_order = sorted(names)
+            self._kept = (names, in_order)
+        first = bisect.bisect_right(in_order, marker)
+        return in_order[first : first + limit]
 
 
 def selected(snapshot: PoolsSnapshot, query: PoolQuery, probe: Request | None) -> list[PoolView]:

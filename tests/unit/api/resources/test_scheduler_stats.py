@@ -79,6 +79,22 @@ def test_the_filter_by_volume_type_applies_since_3_35(client: Client) -> None:
     assert names(client, f"volume_type={name}", 34) == [THICK, THIN]
 
 
+def test_pages_since_3_72(client: Client) -> None:
+    assert names(client, "detail=true&limit=1", 72) == [THICK]
+    assert names(client, f"limit=1&marker={BACKEND}%23thick", 72) == [THIN]
+    assert names(client, f"limit=5&marker={BACKEND}%23thin", 72) == []
+    assert names(client, f"marker={BACKEND}%23thick", 72) == [THIN]
+    assert names(client, "limit=1&storage_protocol=file", 72) == [THIN]
+    assert names(client, f"storage_protocol=file&marker={BACKEND}%23thin&limit=2", 72) == []
+    whole = client.at("GET", f"{GET_POOLS}?detail=True", 72).json["pools"]
+    page = client.at("GET", f"{GET_POOLS}?detail=True&limit=7", 72).json["pools"]
+    for pool in [*whole, *page]:
+        pool["capabilities"].pop("figures_age_seconds")
+    assert page == whole
+    assert client.at("GET", f"{GET_POOLS}?limit=few", 72).status_code == 400
+    assert client.at("GET", f"{GET_POOLS}?limit=1", 71).status_code == 400, "pools have no capability of that name"
+
+
 def test_capability_filters(client: Client) -> None:
     assert names(client, "storage_protocol=file") == [THIN]
     assert names(client, "storage_protocol=tape") == []

@@ -135,3 +135,15 @@ def test_a_snapshot_does_not_change_with_the_scheduler() -> None:
     assert first.capabilities["allocated_capacity_gb"] == 0
     assert later.capabilities["allocated_capacity_gb"] == 3
     assert first.capabilities["figures_age_seconds"] == 5.0
+
+
+def test_names_are_sorted_again_only_if_there_are_others() -> None:
+    sorted_names = pool_views.SortedNames()
+    names = ("c", "a", "b")
+    assert sorted_names.after(names, "", 2) == ["a", "b"]
+    assert sorted_names.after(names, "b", 2) == ["c"]
+    assert sorted_names.after(names, "aa", 1) == ["b"]
+    kept = sorted_names._kept[1]
+    sorted_names.after(names, "c", 2)
+    assert sorted_names._kept[1] is kept
+    assert sorted_names.after(("d", *names), "b", 9) == ["c", "d"]
