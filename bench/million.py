@@ -67,6 +67,9 @@ _PAGE, _ROWS = 1000, 100
 _PROJECT = "00000000000000000000000000000001"
 _HEADERS = {"X-Auth-Token": f"bench:{_PROJECT}", "OpenStack-API-Version": "volume 3.72"}
 
+#: The memory at which RabbitMQ would stop to take messages.
+_BUS_MEMORY = "4GB"
+
 #: Seconds within which a scheduler must decide after its start, and a request over HTTP be answered.
 _PATIENCE = 600.0
 
@@ -110,7 +113,9 @@ class Million(tonnage.Tonnage):
 
     def _begin(self) -> None:
         manage = tonnage.COMMANDS / "tonnage-manage"
-        self._manage_conf = self._conf("manage", {})
+        # The check works for a while between two statements of one transaction.
+        sections = {"database": {"connection": self._database, "idle_transaction_timeout": int(_PATIENCE)}}
+        self._manage_conf = self._conf("manage", {}, sections)
         self._shop.run("manage", manage, "--config-file", self._manage_conf, "db", "sync")
 
     def check(self) -> None:
@@ -210,6 +215,8 @@ class Bench:
         with contextlib.ExitStack() as stack:
             command.progress("starting RabbitMQ and PostgreSQL")
             broker = stack.enter_context(machine.start(machine.BUS))
+            # Each backend has a connection.
+            broker.control("set_vm_memory_high_watermark", "absolute", _BUS_MEMORY)
             server = stack.enter_context(machine.start(machine.DATABASES["postgresql"]))
             url = stack.enter_context(server.database())
             bus = stack.enter_context(broker.virtual_host())

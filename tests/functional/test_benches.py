@@ -101,13 +101,14 @@ def test_the_benchmark_of_a_large_report_runs(run: Run) -> None:
 @pytest.mark.heavy
 def test_the_benchmark_of_a_million_pools_runs_small(run: Run) -> None:
     size = ("--backends", "4", "--pools-per-backend", "500", "--agent-processes", "2", "--json")
-    times = ("--seconds", "3", "--warm-up", "1", "--changed", "100", "--restarts", "1")
+    times = ("--seconds", "3", "--warm-up", "1", "--changed", "100", "--pages", "2", "--restarts", "1")
     code, found = run("million", *size, *times)
     assert code == 0, found
     figures = {one["name"]: one["value"] for one in found}
     assert figures["decision at rest, p50"] > 0
     assert figures["changed pools beside changes"] > 10
     assert 0 < figures["restart"] < 600
+    assert figures["first page of 1000 pools"] > 0
 
 
 @pytest.mark.heavy
