@@ -50,6 +50,22 @@ def test_the_joint_fit_benchmark_finds_fewer_nodes_than_single_fits(
     assert "40 nodes, 4 classes" in capsys.readouterr().out
 
 
+def test_plans_of_moves_copy_little_more_than_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    bench = importlib.import_module("moves")
+    assert bench.main(["--clouds", "3", "--pools", "4", "--volumes", "4", "--large", "20x5", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    for row in figures["goals"]:
+        assert (row["clouds"], row["missed"]) == (3, [])
+        assert row["over_worst_percent"] <= 25
+    assert sum(row["optimal"] for row in figures["goals"]) > 3
+    assert set(figures["large"]["goals"]) == set(bench.GOALS)
+    assert bench.main(["--clouds", "1", "--pools", "3", "--volumes", "3"]) == 0
+    assert capsys.readouterr().out.startswith("goal")
+
+
 def test_an_environment_without_cinder_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

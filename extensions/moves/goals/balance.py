@@ -9,7 +9,7 @@ from tonnage.extensions.moves.goals import pool_names
 from tonnage.extensions.moves.goals.goal import PROMISED, Arguments, LevelGoal
 from tonnage.extensions.moves.planning import room
 from tonnage.extensions.moves.planning.plan import MovePlan, StayingVolume
-from tonnage.extensions.moves.planning.pool_model import Mask, PoolModel
+from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 
 class Balance(LevelGoal):
@@ -40,14 +40,8 @@ class Balance(LevelGoal):
             raise errors.InvalidInput("no pool that is to be balanced has a limit of its promises")
         mean = sum(used for used, _ in figures.values()) / sum(limit for _, limit in figures.values())
         highest = mean + self._points / 100
-        is_member = np.isin(np.asarray(model.pools.names), list(figures))
-
-        def permits(pools: PoolTable, added_gb: int) -> Mask:
-            promised, limit = model.promises()
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mask: Mask = is_member & (promised + added_gb <= highest * limit)
-            return mask
-
+        # Nothing moves into other pools.
+        ceilings = np.array([highest * figures[name][1] if name in figures else -np.inf for name in model.pools.names])
         text = f"balance {len(figures)} pools within {self._points:g} points of their mean, {100 * mean:.1f} %"
         order = sorted(figures, key=lambda name: (-figures[name][0] / figures[name][1], name))
         model.load_volumes([name for name in order if figures[name][0] > highest * figures[name][1]])
@@ -58,8 +52,8 @@ class Balance(LevelGoal):
             needed = used - highest * limit
             if needed <= 0:
                 break
-            stuck = room.free(model, name, needed, lambda volume: volume.size_gb, permits)
-            if stuck is not None:
+            demand = room.Demand(name, needed, lambda volume: volume.size_gb, ceilings)
+            if (stuck := room.free(model, demand)) is not None:
                 above.append(f"{name} stays at {100 * used / limit:.1f} %")
                 staying += stuck
         if above:

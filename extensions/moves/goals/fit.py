@@ -44,7 +44,7 @@ class Fit(Goal):
         for _ in range(self._count):
             decision = model.rules.choose(model.pools, request)
             if not isinstance(decision, Placement):
-                if room.make_room_for(model, request, physical_gb=0) is None:
+                if room.make_room_for(model, request, physical_gb=0, levels=1) is None:
                     outcome = f"{len(placed)} of {self._count} fit, and no moves make room for more: {decision.message}"
                     return model.plan(text, outcome, is_reached=False)
                 decision = model.rules.choose(model.pools, request)

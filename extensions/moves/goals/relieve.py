@@ -44,7 +44,7 @@ class Relieve(LevelGoal):
             is_whole = volume.is_thick or self.bound == PROMISED
             return volume.size_gb if is_whole else volume.size_gb * written
 
-        staying = room.free(model, self._pool, needed, freed)
+        staying = room.free(model, room.Demand(self._pool, needed, freed))
         if staying is not None:
             outcome = f"{share} are used, and the volumes that can be moved free less than {needed:.0f} GiB"
             return model.plan(text, outcome, is_reached=False, staying=staying)

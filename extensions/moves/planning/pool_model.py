@@ -14,7 +14,7 @@ would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,9 +43,6 @@ _LIMITS: Mapping[Calculation, Formula] = {
     calculation: functools.partial(arithmetic.provisioning_limit, calculation=calculation)
     for calculation in Calculation
 }
-
-#: Which pools may take a volume of a plan: a function of the pools and the GiB that are added to each.
-Permission: TypeAlias = Callable[[PoolTable, int], Mask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +76,22 @@ class PoolModel:
         self._volumes.load(pools)
 
     def target(
-        self, volume: PlacedVolume, permits: Permission | None = None, *, is_tight: bool = False
+        self, volume: PlacedVolume, ceilings: Figures | None = None, *, is_tight: bool = False
     ) -> tuple[Placement, str] | str:
         """Return the pool that takes a volume, with the reason in words; without one, why it stays.
 
-        It is the pool that the scheduler would choose among those that both bounds and ``permits`` allow. With
-        ``is_tight`` it is the one with the least room, so that large room remains for large volumes.
+        It is the pool that the scheduler would choose among those that both bounds allow, and ``ceilings``: the most
+        GiB that the goal lets each pool promise, in the order of the table. With ``is_tight`` it is the pool with the
+        least room, so that large room remains for large volumes.
         """
         if volume.spec is None:
             return volume.reason
         request = self.request_of(volume)
         candidates = self.rules.filters.candidates(self.pools, request)
         allowed = candidates & self._allowed(volume) & self._is_no_source()
-        if permits is not None:
-            allowed = allowed & permits(self.pools, volume.size_gb)
+        if ceilings is not None:
+            promised, _ = self.promises()
+            allowed = allowed & (promised + volume.size_gb <= ceilings)
         index = self._tightest(allowed) if is_tight else self.rules.best(self.pools, request, allowed)
         if index is None:
             return self._refusal(volume, request, candidates)
@@ -161,6 +160,13 @@ class PoolModel:
         if volume.spec is None:
             raise ValueError(f"volume {volume.id} cannot be moved: {volume.reason}")
         return moves.without_source(self.pools, volume.spec.request, volume.pool)
+
+    def number_of_pools(self, volume: PlacedVolume) -> int:
+        """Return the number of pools that are suitable for a volume, apart from their room."""
+        if volume.spec is None:
+            return 0
+        candidates = self.rules.without_room.filters.candidates(self.pools, self.request_of(volume))
+        return int((candidates & self._is_no_source()).sum())
 
     def lookup(self, items: Sequence[Single]) -> Lookup:
         """Return the rows that requests refer to."""

@@ -1,64 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves that make room: out of one pool, or elsewhere so that a request finds a pool."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tonnage.capacity.request import Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.plan import StayingVolume
-from tonnage.extensions.moves.planning.pool_model import Permission, PoolModel
+from tonnage.extensions.moves.planning.pool_model import Figures, PoolModel
 from tonnage.extensions.moves.planning.volume_subsets import Candidate, smallest
 
 #: Most pools that are tried as the pool in which room is made, those that lack least first.
 _MOST_POOLS = 20
 
 
-def free(
-    model: PoolModel,
-    pool: str,
-    needed_gb: float,
-    freed_gb: Callable[[PlacedVolume], float],
-    permits: Permission | None = None,
-) -> Sequence[StayingVolume] | None:
-    """Move volumes out of a pool until ``needed_gb`` are free there, with as few GiB copied as possible.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An amount that is to become free in a pool. ``freed_gb`` is what the move of a volume frees there.
 
-    ``freed_gb`` is what the move of a volume frees. Return None if that is done. If it is not possible, nothing is
-    moved, and the volumes that cannot be moved are returned.
+    ``ceilings`` are the most GiB that the goal lets each pool promise; None is no more than its bound.
+    """
+
+    pool: str
+    needed_gb: float
+    freed_gb: Callable[[PlacedVolume], float]
+    ceilings: Figures | None = None
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt to free an amount. ``stuck`` are the volumes that were chosen and found no pool."""
+
+    staying: list[StayingVolume]
+    stuck: list[StayingVolume] = field(default_factory=list)
+    is_freed: bool = False
+
+
+def free(model: PoolModel, demand: Demand, *, levels: int = 1) -> Sequence[StayingVolume] | None:
+    """Move volumes out of a pool until an amount is free there, with as few GiB copied as possible.
+
+    A volume that no pool takes is left out or, with ``levels``, gets room by other moves: the choice that copies less.
+    Return None if the amount becomes free. If it cannot, nothing is moved, and the volumes that stay are returned.
     """
     length = len(model)
-    volumes = [volume for volume in model.volumes(pool) if volume.spec is not None]
-    staying = [volume.staying(volume.reason) for volume in model.volumes(pool) if volume.spec is None]
+    plain = _attempt(model, demand, levels=0)
+    if levels == 0 or not plain.stuck:
+        return None if plain.is_freed else plain.staying
+    copied_gb = model.copied_since(length) if plain.is_freed else math.inf
+    model.take_back(length)
+    if _attempt(model, demand, levels=levels).is_freed and model.copied_since(length) < copied_gb:
+        return None
+    model.take_back(length)
+    if not plain.is_freed:
+        return plain.staying
+    _attempt(model, demand, levels=0)
+    return None
+
+
+def _attempt(model: PoolModel, demand: Demand, *, levels: int) -> _Attempt:
+    length, volumes = len(model), model.volumes(demand.pool)
+    attempt = _Attempt([volume.staying(volume.reason) for volume in volumes if volume.spec is None])
+    volumes = [volume for volume in volumes if volume.spec is not None]
     while True:
-        chosen = smallest([Candidate(volume.size_gb, freed_gb(volume)) for volume in volumes], needed_gb)
+        candidates = [Candidate(volume.size_gb, demand.freed_gb(volume)) for volume in volumes]
+        chosen = smallest(candidates, demand.needed_gb)
         if chosen is None:
-            return staying
-        stuck = None
-        for volume in sorted((volumes[index] for index in chosen), key=lambda volume: (-volume.size_gb, volume.id)):
-            target = model.target(volume, permits)
-            if isinstance(target, str):
-                stuck, reason = volume, target
-                break
-            model.move(volume, *target)
+            attempt.staying += attempt.stuck
+            return attempt
+        stuck = _move_all(model, (volumes[index] for index in chosen), demand.ceilings, levels)
         if stuck is None:
-            return None
+            attempt.is_freed = True
+            return attempt
         model.take_back(length)
-        staying.append(stuck.staying(reason))
+        volume, reason = stuck
+        attempt.stuck.append(volume.staying(reason))
         # A volume of the same size may still find a pool: its type, or the location of its copies, is another.
-        volumes.remove(stuck)
+        volumes.remove(volume)
 
 
-def make_room_for(model: PoolModel, request: Request, *, physical_gb: float) -> str | None:
+def _move_all(
+    model: PoolModel, volumes: Iterable[PlacedVolume], ceilings: Figures | None, levels: int
+) -> tuple[PlacedVolume, str] | None:
+    """Move volumes, the largest first; return the first that finds no pool, with the reason."""
+    for volume in sorted(volumes, key=lambda volume: (-volume.size_gb, volume.id)):
+        target = model.target(volume, ceilings)
+        if isinstance(target, str) and levels:
+            request = model.request_of(volume)
+            make_room_for(model, request, physical_gb=volume.size_gb, ceilings=ceilings, levels=levels - 1)
+            target = model.target(volume, ceilings)
+        if isinstance(target, str):
+            return volume, target
+        model.move(volume, *target)
+    return None
+
+
+def make_room_for(
+    model: PoolModel, request: Request, *, physical_gb: float, ceilings: Figures | None = None, levels: int = 0
+) -> str | None:
     """Move volumes so that a pool accepts a request, and return that pool; None if no moves out of one pool do it.
 
     ``physical_gb`` is what the request writes at once. Of the pools that only lack room the one is chosen for which the
-    fewest GiB are copied, then with the fewest moves.
+    fewest GiB are copied, then with the fewest moves. With ``levels`` these moves may get room by others.
     """
     best: tuple[int, int, str] | None = None
+    demands = {demand.pool: demand for demand in _demands(model, request, physical_gb, ceilings)}
     length = len(model)
-    for pool, lacking in _lacking_pools(model, request):
-        is_possible = _free_for(model, pool, request, lacking, physical_gb)
+    for pool, demand in demands.items():
+        is_possible = _free_without_return(model, demand, levels)
         cost = (model.copied_since(length), len(model) - length, pool)
         model.take_back(length)
         if is_possible and (best is None or cost < best):
@@ -66,39 +117,49 @@ def make_room_for(model: PoolModel, request: Request, *, physical_gb: float) -> 
     if best is None:
         return None
     pool = best[2]
-    lacking = request.size_gb - model.headroom(pool, request)
-    _free_for(model, pool, request, lacking, physical_gb)
+    _free_without_return(model, demands[pool], levels)
     return pool
 
 
-def _free_for(model: PoolModel, pool: str, request: Request, lacking_gb: float, physical_gb: float) -> bool:
-    """Move volumes out of a pool that lacks room for a request; nothing moves into it meanwhile."""
-    is_thin = model.is_thin_in(pool, request)
-    lacks_physically = physical_gb > model.physical_room(pool)
-
-    def freed(volume: PlacedVolume) -> float:
-        # Only a thick volume certainly leaves physical room.
-        return volume.size_gb if volume.is_thick or (is_thin and not lacks_physically) else 0
-
-    needed = max(lacking_gb, physical_gb - model.physical_room(pool) if lacks_physically else 0.0)
-    is_added = pool not in model.sources
-    model.sources.add(pool)
+def _free_without_return(model: PoolModel, demand: Demand, levels: int) -> bool:
+    """Free an amount in a pool into which nothing moves meanwhile; return whether that is possible."""
+    is_added = demand.pool not in model.sources
+    model.sources.add(demand.pool)
     try:
-        return free(model, pool, needed, freed) is None
+        return free(model, demand, levels=levels) is None
     finally:
         if is_added:
-            model.sources.discard(pool)
+            model.sources.discard(demand.pool)
 
 
-def _lacking_pools(model: PoolModel, request: Request) -> Iterator[tuple[str, float]]:
-    """Yield the pools that refuse a request for their room alone, with the GiB that they lack, the fewest first."""
+def _demands(model: PoolModel, request: Request, physical_gb: float, ceilings: Figures | None) -> Iterator[Demand]:
+    """Yield for the pools that refuse a request for their room alone the GiB that they lack, the fewest first."""
     pools = model.pools
     suitable = model.rules.without_room.filters.candidates(pools, request)
-    lacking = [
-        (request.size_gb - model.headroom(name, request), name)
-        for name in (pools.names[row] for row in np.flatnonzero(suitable).tolist())
-        if name not in model.sources
-    ]
-    for gib, name in sorted(lacking)[:_MOST_POOLS]:
-        if np.isfinite(gib):
-            yield name, gib
+    promised, _ = model.promises()
+    demands = []
+    for row in np.flatnonzero(suitable).tolist():
+        name = pools.names[row]
+        if name in model.sources:
+            continue
+        lacking_gb = request.size_gb - model.headroom(name, request)
+        if ceilings is not None:
+            lacking_gb = max(lacking_gb, float(promised[row]) + request.size_gb - float(ceilings[row]))
+        lacking_physically_gb = physical_gb - model.physical_room(name)
+        is_thin = model.is_thin_in(name, request)
+        needed_gb = max(lacking_gb, lacking_physically_gb)
+        if math.isfinite(needed_gb):
+            counts_thin = is_thin and lacking_physically_gb <= 0
+            demands.append((needed_gb, name, counts_thin))
+    for needed_gb, name, counts_thin in sorted(demands)[:_MOST_POOLS]:
+        yield Demand(name, needed_gb, _freed_whole if counts_thin else _freed_certainly, ceilings)
+
+
+def _freed_whole(volume: PlacedVolume) -> float:
+    """Return the GiB of promises that the move of a volume frees."""
+    return volume.size_gb
+
+
+def _freed_certainly(volume: PlacedVolume) -> float:
+    """Return the GiB of physical room that the move of a volume frees for certain: none if it is thin."""
+    return volume.size_gb if volume.is_thick else 0

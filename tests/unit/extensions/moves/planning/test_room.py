@@ -5,6 +5,7 @@ from tests.unit.extensions.moves.clouds import Cloud, moves_of
 from tonnage.extensions.moves.planning import room
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.pool_model import PoolModel
+from tonnage.extensions.moves.planning.room import Demand
 
 
 def size(volume: PlacedVolume) -> float:
@@ -18,14 +19,14 @@ def short(model: PoolModel) -> list[tuple[int, str, str]]:
 def test_a_pool_is_freed_by_an_amount() -> None:
     cloud = Cloud().add("a", 100, [50, 20, 10]).add("b", 100)
     model = cloud.model()
-    assert room.free(model, "h@a#p", 25, size) is None
+    assert room.free(model, Demand("h@a#p", 25, size)) is None
     assert short(model) == [(20, "a", "b"), (10, "a", "b")]
 
 
 def test_nothing_moves_if_the_amount_cannot_be_freed() -> None:
     cloud = Cloud().add("a", 100, [50, 20]).add("b", 30)
     model = cloud.model()
-    staying = room.free(model, "h@a#p", 25, size)
+    staying = room.free(model, Demand("h@a#p", 25, size))
     assert staying is not None
     assert [(volume.size_gb, "CapacityFilter refused 1" in volume.reason) for volume in staying] == [(50, True)]
     assert short(model) == []
