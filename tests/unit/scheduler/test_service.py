@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from tests.servers.base import wait_for
 from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
@@ -60,12 +61,13 @@ def start(ledger: Database, bus: Transport) -> Iterator[Callable[..., SchedulerS
         service.stop()
 
 
-def report(client: SchedulerClient, name: str = "p0") -> None:
-    """Let an agent with a pool of 20 GiB join and report."""
-    agent = Agent({name: StoragePool(20, 2.0, thin=True, thick=False)})
+def report(client: SchedulerClient) -> None:
+    """Let an agent with a pool of 20 GiB join and report, and wait until the report is applied."""
+    agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     hello = Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")
     agent.epoch = client.call(contract.HELLO, hello).epoch
     client.cast(contract.REPORT, PackedReport.of(agent.look()))
+    wait_for(lambda: client.call(contract.GET_POOLS, PoolQuery()), "the scheduler knows the pool")
 
 
 def heartbeats(ledger: Database) -> list[tuple[str, str | None]]:
