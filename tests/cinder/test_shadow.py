@@ -120,7 +120,15 @@ def _clear(cinder: Cinder) -> None:
     with futures.ThreadPoolExecutor(CLIENTS) as clients:
         list(clients.map(partial(_delete, cinder), cinder.volumes()))
     wait_for(lambda: not cinder.volumes(), "all volumes are gone")
+    # cinder-volume counts a deletion after the row is gone. Stopped in between, it would report the capacity on.
+    wait_for(lambda: _allocated(cinder) == 0, "all deletions are counted")
     _reports(cinder, 3)
+
+
+def _allocated(cinder: Cinder) -> float:
+    """Return the allocated capacity of all pools in GiB, as cinder-volume has counted it."""
+    pools = cinder.request("GET", "/scheduler-stats/get_pools?detail=True")["pools"]
+    return float(sum(pool["capabilities"]["allocated_capacity_gb"] for pool in pools))
 
 
 def _delete(cinder: Cinder, volume_id: str) -> None:
