@@ -53,13 +53,17 @@ def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
     assert put(client, "enable").json["status"] == "enabled"
     assert shown(client)["status"] == "enabled"
     assert all("disabled" not in each for each in capabilities(client))
-    client.create(1)
+    client.wait_until_settled(client.create(1)["id"])
 
 
 def test_a_backend_whose_agent_cannot_report_has_the_reason(client: Client, cluster: Cluster) -> None:
     reason = "its agent cannot report: not mounted"
-    cluster.storage.notify("not mounted")
-    wait_for(lambda: shown(client)["state_reason"] == reason, "the backend has the reason")
+
+    def is_shown() -> bool:
+        cluster.storage.notify("not mounted")  # again, because a report of an earlier command ends it
+        return bool(shown(client)["state_reason"] == reason)
+
+    wait_for(is_shown, "the backend has the reason")
     assert shown(client)["state"] == "up"
     assert "state_reason" not in client.at("GET", f"/v3/os-services?host={BACKEND}", 71).json["services"][0]
 
