@@ -8,6 +8,7 @@ for its time to live; one that a server has taken does not expire.
 
 import collections
 import itertools
+import json
 import threading
 import time
 import traceback
@@ -41,7 +42,7 @@ class Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
             lines = traceback.format_exception(kind, error, trace)
             self.answer.set_exception(oslo_messaging.RemoteError(kind.__name__, str(error), lines))
         else:
-            self.answer.set_result(_copy(reply))
+            self.answer.set_result(_copies(reply)())
 
     def requeue(self) -> None:
         """Do nothing: servers take all messages."""
@@ -167,10 +168,10 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         if self._is_closed:
             raise oslo_messaging.MessageDeliveryFailure("the transport is closed")
         expires = time.monotonic() + timeout
-        content = msgspec.msgpack.encode((ctxt, message))
+        copies = _copies((ctxt, message))
 
         def make() -> Incoming:
-            context, copied = msgspec.msgpack.decode(content)
+            context, copied = copies()
             return Incoming(context, copied, expires, bool(wait_for_reply))
 
         if target.fanout:
@@ -203,6 +204,14 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         self._is_closed = True
 
 
-def _copy(value: Any) -> Any:
-    """Return a copy, as RabbitMQ's driver would deliver it: receivers share no object with the sender."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+def _copies(value: Any) -> Callable[[], Any]:
+    """Return a function that makes copies, as RabbitMQ's driver would deliver them: receivers share no object with the
+    sender.
+    """
+    try:
+        packed = msgspec.msgpack.encode(value)
+    except OverflowError:
+        # A whole number of more than 64 bits. RabbitMQ's driver carries it too, because it writes JSON.
+        text = json.dumps(value)
+        return lambda: json.loads(text)
+    return lambda: msgspec.msgpack.decode(packed)

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies of requests for plans, and of plans. Capacities are GiB."""
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
-from tonnage.api.schemas.fields import Body, Key
+from tonnage.api.schemas.fields import Body, Key, Scalar
 from tonnage.capacity import type_conversion
 from tonnage.extensions.moves.planning.plan import MovePlan
 
@@ -15,7 +13,7 @@ class NewPlan(Body):
     """The name of a goal, and its arguments; the page about moves has them."""
 
     goal: Key
-    arguments: dict[Key, Any] = msgspec.field(default_factory=dict)
+    arguments: dict[Key, Scalar | list[Scalar]] = msgspec.field(default_factory=dict)
 
 
 class CreatePlan(Body):

@@ -69,6 +69,13 @@ def test_not_a_number_stays_so(bus: transport.Transport) -> None:
         assert math.isnan(client(bus).call({}, "put", value=math.nan))
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400])
+def test_whole_numbers_have_any_size(bus: transport.Transport, number: int) -> None:
+    """RabbitMQ's driver carries them too."""
+    with serving(bus, "one", Store()):
+        assert client(bus).call({}, "put", value={"number": number}) == {"number": number}
+
+
 def test_a_failure_names_its_class(bus: transport.Transport) -> None:
     with serving(bus, "one", Store()), pytest.raises(oslo_messaging.RemoteError, match="no pools") as caught:
         client(bus).call({}, "fail")

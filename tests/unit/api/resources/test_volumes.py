@@ -35,6 +35,11 @@ def nested(depth: int) -> Any:
     return found
 
 
+def test_a_hint_is_a_whole_number_of_any_size(client: Client) -> None:
+    body = {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": {"number": 10**30}}
+    assert client.simulate_post("/v3/volumes", json=body).status_code == 202
+
+
 def test_the_life_of_a_volume(client: Client) -> None:
     answer = client.simulate_post(
         "/v3/demo/volumes",

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+import pytest
 from falcon import testing
 
 from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client
@@ -36,6 +37,11 @@ def test_errors_of_a_goal_are_those_of_the_request(client: Client) -> None:
     assert (answer.status_code, "goal relieve: below is 'all': expected a number" in answer.text) == (400, True)
     answer = post(client, "empty", target="h@b#p")
     assert (answer.status_code, "pool h@b#p could not be found" in answer.text) == (404, True)
+
+
+@pytest.mark.parametrize("value", [-399644772156209037312, [[1]], {"a": 1}, 10**400])
+def test_arguments_of_any_other_type_are_wrong_values(client: Client, value: Any) -> None:
+    assert post(client, "relieve", pool=value, below=1).status_code in (400, 404)
 
 
 def test_plans_are_for_administrators_of_the_newest_microversion(client: Client, member: Client) -> None:
