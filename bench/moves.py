@@ -8,10 +8,10 @@ package ``highspy``) and by the usual rule "smallest volume first, into the empt
     pip install highspy
     python bench/moves.py
     python bench/moves.py --clouds 50 --seed 7 --json
-    python bench/moves.py --clouds 0 --large 1000x100
+    python bench/moves.py --clouds 0 --large 1000x200
 
-The program knows no order of moves, so it is a bound that a plan cannot always reach. ``--large 1000x100`` measures one
-plan of each goal in a cloud of 1,000 pools with about 100 volumes each.
+The program knows no order of moves, so it is a bound that a plan cannot always reach. ``--large 1000x200`` measures one
+plan of each goal in a cloud of 1,000 pools with about 145 volumes each.
 
 Exit status: 0; 1 if a plan reaches a goal that the program says is out of reach; 2 if the solver is not installed.
 """

@@ -149,7 +149,9 @@ def draw(seed: int, pools: int, volumes_per_pool: int) -> Cloud:
     drawn_pools, drawn_volumes = [], []
     for number in range(pools):
         name, thin = f"host{number}@disk#pool", dice.random() < 0.5
-        total, ratio = dice.randint(60, 200), round(dice.uniform(1, 2), 1) if thin else 1.0
+        # About eight volumes fill the smallest pools.
+        total = dice.randint(60, 200) * max(1, volumes_per_pool // 8)
+        ratio = round(dice.uniform(1, 2), 1) if thin else 1.0
         zone, media = dice.choice(["z1", "z2"]), dice.choice(["ssd", "hdd"])
         written = dice.uniform(0.2, 1 / ratio) if thin else 1.0
         most = dice.uniform(0.5, 1.0) * total * ratio
