@@ -150,7 +150,7 @@ def main(driver: str, database: str, volumes: int, clients: int) -> None:
         for orders, _ in pipes:
             orders.write(line)
             orders.flush()
-        print(json.dumps([each for _, answers in pipes for each in json.loads(answers.readline())]), flush=True)
+        print(json.dumps([seconds for _, answers in pipes for seconds in json.loads(answers.readline())]), flush=True)
 
 
 if __name__ == "__main__":

@@ -187,12 +187,12 @@ class Million(tonnage.Tonnage):
 
     def times(self, kind: str, since: float, until: float) -> list[float]:
         """Return the numbers of this kind that the scheduler has written between two monotonic times."""
-        found = []
+        milliseconds = []
         for line in (self.folder / "times").read_text().splitlines():
             name, at, value = line.split()
             if name == kind and since <= float(at) <= until:
-                found.append(float(value))
-        return found
+                milliseconds.append(float(value))
+        return milliseconds
 
     def until_logged(self, text: str, since: int) -> None:
         """Wait until the scheduler has logged a text, in the part of its log that begins at ``since``."""
@@ -302,9 +302,9 @@ class Bench:
 
     def _beside_changes(self) -> Iterator[Figure]:
         million = self._million
-        each = max(1, round(self._arguments.changed * million.interval / million.contents.backends))
-        million.instruct(Instructions(each, "", 0))
-        command.progress(f"{each} pools change with each report of a backend, every {million.interval} s")
+        pools = max(1, round(self._arguments.changed * million.interval / million.contents.backends))
+        million.instruct(Instructions(pools, "", 0))
+        command.progress(f"{pools} pools change with each report of a backend, every {million.interval} s")
         time.sleep(min(million.interval, self._arguments.warm_up))
         yield from self._decisions("beside changes")
         million.instruct(Instructions())
@@ -403,7 +403,7 @@ def _get(connection: http.client.HTTPConnection, path: str) -> Any:
 
 def table(figures: Sequence[Figure]) -> str:
     """Return the figures as a table."""
-    rows = [[each.name, each.value, each.unit, _goal(each), each.load] for each in figures]
+    rows = [[figure.name, figure.value, figure.unit, _goal(figure), figure.load] for figure in figures]
     return comparison_runner.table(["figure", "value", "unit", "goal", "load"], rows)
 
 
@@ -441,7 +441,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "million", Bench(arguments).run(), lambda each: f"{each.name}: {each.value:,} {each.unit} (load {each.load})"
     )
     if figures:
-        print(json.dumps([asdict(each) for each in figures]) if arguments.json else table(figures))
+        print(json.dumps([asdict(figure) for figure in figures]) if arguments.json else table(figures))
     return int(not good)
 
 

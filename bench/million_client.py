@@ -39,7 +39,7 @@ class Requests(load.Load):
         self._threads = [threading.Thread(target=self._ask, daemon=True)]
         super().start()
 
-    def one(self, size_gb: int, volume_type: str | None) -> dict[str, Any]:
+    def create(self, size_gb: int, volume_type: str | None) -> dict[str, Any]:
         """Request a volume, and return its pool or the reason of the refusal."""
         id = str(uuid.uuid4())
         request = CreateVolume(
@@ -62,7 +62,7 @@ class Requests(load.Load):
 
     def _ask(self) -> None:
         while not self._stopping.is_set():
-            answer = self.one(1, "gold")
+            answer = self.create(1, "gold")
             with self._lock:
                 self._seconds.append(answer["seconds"])
                 self._refused += answer["pool"] is None
@@ -85,7 +85,7 @@ def main() -> None:
     requests = Requests(scheduler, arguments.pause)
 
     def command(size_gb: int, volume_type: str | None) -> str:
-        return json.dumps(requests.one(size_gb, volume_type))
+        return json.dumps(requests.create(size_gb, volume_type))
 
     commands: dict[str, Callable[[], str]] = {
         "large": functools.partial(command, million_driver.LARGE_GB, None),

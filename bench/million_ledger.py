@@ -108,9 +108,9 @@ def _pools(contents: Contents, now: datetime.datetime) -> Iterator[Sequence[Any]
     size = million_driver.VOLUME_GB
     for backend, raw in _reports(contents):
         stats = validation.validate(raw).pools
-        names = [f"{contents.name(backend)}#{each['pool_name']}" for each in raw]
+        names = [f"{contents.name(backend)}#{report['pool_name']}" for report in raw]
         counters = pool_counters.Counters(allocated=size)
-        ratios = [pool_figures.ratio(each, counters, "20.0") for each in stats]
+        ratios = [pool_figures.ratio(pool_stats, counters, "20.0") for pool_stats in stats]
         changes = pool_figures.Changes(names=names, stats=stats, raw=raw, entries=[None] * len(raw), ratios=ratios)
         figures = pool_figures.for_ledger(changes, Calculation.CINDER)
         for number, pool in enumerate(figures):

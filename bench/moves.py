@@ -87,15 +87,15 @@ def _compare(seed: int, pools: int, volumes: int) -> list[Comparison]:
         command.progress(f"cloud {seed}")
     comparisons, ledger = [], cloud.ledger()
     for goal in GOALS:
-        asked = _arguments(goal, cloud)
-        plan = goal_loader.load(goal, asked).plan(cloud.model(ledger))
+        goal_arguments = _arguments(goal, cloud)
+        plan = goal_loader.load(goal, goal_arguments).plan(cloud.model(ledger))
         comparisons.append(
             Comparison(
                 goal,
                 seed,
                 plan.moved_gb if plan.is_reached else None,
-                _optimum(goal, cloud, asked),
-                _greedy(goal, cloud, asked),
+                _optimum(goal, cloud, goal_arguments),
+                _greedy(goal, cloud, goal_arguments),
             )
         )
     return comparisons
@@ -198,9 +198,9 @@ def _large(pools: int, volumes: int) -> dict[str, Any]:
     cloud = moves_cloud.draw(1, pools, volumes)
     seconds, ledger = {}, cloud.ledger()
     for goal in GOALS:
-        model, asked = cloud.model(ledger), _arguments(goal, cloud)
+        model, goal_arguments = cloud.model(ledger), _arguments(goal, cloud)
         began = time.perf_counter()
-        plan: MovePlan = goal_loader.load(goal, asked).plan(model)
+        plan: MovePlan = goal_loader.load(goal, goal_arguments).plan(model)
         seconds[goal] = {"seconds": round(time.perf_counter() - began, 2), "moves": len(plan.moves)}
     return {"pools": pools, "volumes": len(cloud.volumes), "goals": seconds}
 

@@ -32,7 +32,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class CloudPool:
-    """A pool. ``used`` is what is written in it; the reserve is 0."""
+    """A pool. ``used`` are the GiB of data in it; the reserve is 0."""
 
     name: str
     total: int
@@ -45,7 +45,7 @@ class CloudPool:
 
     @property
     def limit(self) -> float:
-        """The largest sum of promises; a thick pool promises what it writes."""
+        """The largest sum of promises; a thick pool promises no more than it has."""
         return self.total * (self.ratio if self.thin else 1.0)
 
 

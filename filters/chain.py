@@ -152,10 +152,10 @@ class FilterChain:
 
     def _accepted_by(self, pools: PoolTable, request: Request, filters: Collection[Filter]) -> Mask:
         """Return the pools that all filters with cached verdicts and all of ``filters`` accept."""
-        _, mask, others = self.cached_verdicts(pools, request)
+        _, mask, uncached = self.cached_verdicts(pools, request)
         if (request.pool, request.backend, request.backends) != (None, None, None):
             mask = mask & _in_scope(pools, request)
-        for plugin in others:
+        for plugin in uncached:
             if plugin in filters:
                 mask.flags.writeable = False
                 mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))

@@ -25,14 +25,13 @@ NAMESPACE = "tonnage.extensions"
 class Extension:
     """The parts of an extension, each as ``module:object``; an empty name stands for a part that it does not have.
 
-    Example of an extension that announces reports on a message bus and has one table::
+    Example of an extension that records the lowest free capacity of each pool in a table::
 
         EXTENSION = Extension(
-            summary="announcements of capacity, and alerts",
-            options="tonnage.extensions.announcements.options:list_opts",
-            check="tonnage.extensions.announcements.announcer:validate",
-            tables="tonnage.extensions.announcements.tables",
-            scheduler="tonnage.extensions.announcements.scheduler_parts:build",
+            summary="the low-water marks of pools",
+            options="tonnage_low_water.options:list_opts",
+            tables="tonnage_low_water.tables",
+            scheduler="tonnage_low_water.scheduler_parts:build",
             has_transaction_hooks=True,
         )
     """
@@ -45,7 +44,7 @@ class Extension:
     #: Schedulers and the standalone call it before they start anything.
     check: str = ""
     #: The module with the tables, models of SQLAlchemy with the base class of the ledger's own. The folder ``migrations``
-    #: beside it has their Alembic migrations: files ``v0001_*.py``, with revisions such as ``history_0001``.
+    #: beside it has their Alembic migrations: files ``v0001_*.py``, with revisions such as ``low_water_0001``.
     tables: str = ""
     #: ``(conf, SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
     scheduler: str = ""

@@ -75,7 +75,7 @@ class Values(Generic[T]):
         """Return the code of the value in each of these capabilities."""
         # Pools of the same kind share one mapping, so each mapping is read once.
         ids = list(map(id, capabilities))
-        codes = {id: self._code(mapping) for id, mapping in dict(zip(ids, capabilities, strict=True)).items()}
+        codes = {key: self._code(mapping) for key, mapping in dict(zip(ids, capabilities, strict=True)).items()}
         return np.fromiter(map(codes.__getitem__, ids), dtype=np.intp, count=len(ids))
 
     def _code(self, capabilities: Mapping[str, Any]) -> int:

@@ -107,29 +107,29 @@ def validate(report: object) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Functions that return the figures of a report of a pool, and its other values, each in one step.
+    """Functions that return the figures of a report of a pool, and its capabilities, each in one step.
 
-    ``keys`` are those of the other values.
+    ``keys`` are those of the capabilities.
     """
 
     figures: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    others: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    capabilities: Callable[[Mapping[str, Any]], tuple[Any, ...]]
     keys: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=256)
 def _layout(keys: tuple[str, ...]) -> _Layout | None:
     """Return the layout of the reports with these keys, None if they do not have exactly the usual figures."""
-    others = tuple(key for key in keys if key not in FIGURES)
-    if FIGURES.intersection(keys) != _USUAL or not _SHOWN_KEYS.isdisjoint(others):
+    names = tuple(key for key in keys if key not in FIGURES)
+    if FIGURES.intersection(keys) != _USUAL or not _SHOWN_KEYS.isdisjoint(names):
         return None
     # A getter of a single key returns no tuple.
-    read_others = operator.itemgetter(*others) if len(others) > 1 else lambda raw: tuple(raw[key] for key in others)
-    return _Layout(operator.itemgetter(*_USUAL_FIGURES), read_others, others)
+    capabilities = operator.itemgetter(*names) if len(names) > 1 else lambda raw: tuple(raw[key] for key in names)
+    return _Layout(operator.itemgetter(*_USUAL_FIGURES), capabilities, names)
 
 
 def _usual_stats(name: str, raw: Mapping[str, Any]) -> PoolStats | None:
-    """Return what :func:`_stats` returns if all values are as the definition has them, else None.
+    """Return the result of :func:`_stats` if all values are as the definition has them, else None.
 
     A scheduler that starts validates the reports of all pools, so this takes half as long.
     """
@@ -137,8 +137,8 @@ def _usual_stats(name: str, raw: Mapping[str, Any]) -> PoolStats | None:
     if layout is None:
         return None
     total, free, provisioned, reserved, ratio, thin, thick = layout.figures(raw)
-    others = layout.others(raw)
-    types = tuple(map(type, others))
+    values = layout.capabilities(raw)
+    types = tuple(map(type, values))
     if not (
         _NUMBERS.issuperset(map(type, (total, free, provisioned, reserved, ratio)))
         and 0 <= free <= total <= units.MAX_CAPACITY_GB
@@ -151,7 +151,7 @@ def _usual_stats(name: str, raw: Mapping[str, Any]) -> PoolStats | None:
         and _COMPARABLE.issuperset(types)
     ):
         return None
-    capabilities = _readable(layout.keys, types, others)
+    capabilities = _readable(layout.keys, types, values)
     if capabilities is None:
         return None
     figures = (round(float(total), 2), round(float(free), 2), round(float(provisioned), 2), float(reserved))

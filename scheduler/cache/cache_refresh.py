@@ -78,9 +78,9 @@ class LedgerRefresh(Generic[_Cache]):
     ) -> list[PoolRow]:
         """Bring outdated backends and their pools up to the ledger; return the rows of the pools that were read."""
         new = [row.id for row in rows if self.hosts.backend(row.name) is None]
-        known = {row.id: row for row in rows if self.hosts.backend(row.name) is not None}
-        marks = backends.load_pool_marks(session, known)
-        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, known[mark.backend_id])]
+        cached = {row.id: row for row in rows if self.hosts.backend(row.name) is not None}
+        marks = backends.load_pool_marks(session, cached)
+        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, cached[mark.backend_id])]
         pools = backends.load_pools(session, ids=missing)
         # The cache has none of their pools, so their marks would tell nothing.
         pools += backends.load_pools(session, backend_ids=new)

@@ -103,7 +103,7 @@ def _update(leaders: _Leaders, pools: PoolTable, accepted: Mask, weights: Weight
     if (np.abs(own[is_finite]) > _LARGEST).any():
         return False
     leads = accepted[rows] & pools.responsive[rows] & is_finite & (own >= leaders.least)
-    others = leaders.rows[~np.isin(leaders.rows, rows)]
-    leaders.rows = np.concatenate([others[others < len(pools)], rows[leads]])
+    unchanged = leaders.rows[~np.isin(leaders.rows, rows)]
+    leaders.rows = np.concatenate([unchanged[unchanged < len(pools)], rows[leads]])
     leaders.change_count = pools.change_count
     return leaders.rows.size <= _MOST and (leaders.rows.size > 0 or leaders.least == -np.inf)

@@ -118,10 +118,10 @@ class Rules:
             weights = self.weighers.sole_column(pools, request)
             if weights is None:
                 return None
-            key, accepted, others = self.filters.cached_verdicts(pools, request)
-            if len(others) != 1 or type(others[0]) is not CapacityFilter:
+            key, accepted, uncached = self.filters.cached_verdicts(pools, request)
+            if len(uncached) != 1 or type(uncached[0]) is not CapacityFilter:
                 return None
-            bounds = others[0].bounds(pools, request)
+            bounds = uncached[0].bounds(pools, request)
         except plugin_errors.CAUGHT:
             # The look at all pools logs the failure.
             return None

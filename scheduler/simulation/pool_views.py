@@ -93,7 +93,7 @@ def take_snapshot(hosts: HostManager, now: float, findings: Mapping[str, Mapping
 def take_part(
     hosts: HostManager, now: float, findings: Mapping[str, Mapping[str, str]], names: Iterable[str]
 ) -> PoolsSnapshot:
-    """Return a copy of what views show of these pools at this moment; pools that have gone are left out."""
+    """Return a copy of the figures of these pools for views; pools that have gone are left out."""
     kept = [(name, row) for name in names if (row := hosts.table.index(name)) is not None]
     backends = [
         backend for name in dict.fromkeys(backend_of(name) for name, _ in kept) if (backend := hosts.backend(name))

@@ -63,9 +63,9 @@ class QuotaDriver(quota.DbQuotaDriver):  # type: ignore[misc]
         )
         if usages and quotas:
             types = {
-                each.volume_type_id: each.volume_type_name
-                for each in resources.values()
-                if isinstance(each, quota.VolumeTypeResource)
+                resource.volume_type_id: resource.volume_type_name
+                for resource in resources.values()
+                if isinstance(resource, quota.VolumeTypeResource)
             }
             use = _BOOK.use(_begin(context), types, project_id)
             for name, values in quotas.items():

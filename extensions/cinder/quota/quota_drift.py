@@ -34,12 +34,12 @@ class ResourceUse:
 
     @property
     def drift(self) -> int:
-        """How much the counter of what is in use is above the rows."""
+        """The excess of the counter of use over the rows."""
         return 0 if self.counter_in_use is None or self.is_counted_anew else self.counter_in_use - self.use.in_use
 
     @property
     def reserved_drift(self) -> int:
-        """How much the counter of what is reserved is above the reservations."""
+        """The excess of the counter of reservations over the reservations."""
         return 0 if self.counter_reserved is None else self.counter_reserved - self.open_reservations
 
 
@@ -61,11 +61,11 @@ def read(connection: sa.Connection, rules: Rules, project_id: str | None = None)
         (project, resource): int(delta)
         for project, resource, delta in connection.execute(reserved.group_by(_R.project_id, _R.resource))
     }
-    keys = counters.keys() | {(project, name) for project, found in in_use.items() for name in found}
-    found = []
+    keys = counters.keys() | {(project, name) for project, uses in in_use.items() for name in uses}
+    rows = []
     for project, resource in sorted(key for key in keys if key[1] in names):
         counter = counters.get((project, resource))
-        found.append(
+        rows.append(
             ResourceUse(
                 project_id=project,
                 resource=resource,
@@ -78,4 +78,4 @@ def read(connection: sa.Connection, rules: Rules, project_id: str | None = None)
                 and counter.until_refresh <= 1,
             )
         )
-    return found
+    return rows

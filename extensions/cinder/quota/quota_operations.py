@@ -100,7 +100,7 @@ class Booking:
 
 
 def of_identifier(identifier: str) -> Booking | None:
-    """Return what an identifier names, None for one of Cinder's own driver."""
+    """Return the operation and the row in an identifier, None for one of Cinder's own driver."""
     operation = OPERATIONS.get(identifier[CODE_AT : CODE_AT + 1])
     if operation is None or len(identifier) != LENGTH:
         return None
@@ -135,8 +135,8 @@ def _corrects_a_size(frame: FrameType) -> bool:
 
 def _id(row: Any) -> str | None:
     """Return the id of a row in the form of a UUID, None if it has another one."""
-    found = row if isinstance(row, str) else row.get("id") if isinstance(row, dict) else getattr(row, "id", None)
+    row_id = row if isinstance(row, str) else row.get("id") if isinstance(row, dict) else getattr(row, "id", None)
     try:
-        return str(uuid.UUID(str(found)))
+        return str(uuid.UUID(str(row_id)))
     except ValueError:
         return None

@@ -103,7 +103,8 @@ class ReservationBook:
                     return identifier
             _make_usages(begin, project_id, missing)
         raise errors.Unavailable(
-            f"rows of the table quota_usages of project {project_id} vanish again and again; end what deletes them"
+            f"rows of the table quota_usages of project {project_id} vanish again and again; end the program "
+            "that deletes them"
         )
 
     def _admit(
@@ -119,9 +120,9 @@ class ReservationBook:
             amount.resource.name for amount in limited if use[amount.resource.name].total + amount.delta > amount.limit
         ]
         if over:
-            others = [amount.resource for amount in amounts if amount.resource.name not in use]
-            more = quota_usage.exact(connection, project_id, others, rules)[0] if others else {}
-            raise LimitExceeded(sorted(over), {**use, **more})
+            unread = [amount.resource for amount in amounts if amount.resource.name not in use]
+            further_use = quota_usage.exact(connection, project_id, unread, rules)[0] if unread else {}
+            raise LimitExceeded(sorted(over), {**use, **further_use})
         return ended
 
     @_retried  # type: ignore[untyped-decorator]
@@ -140,8 +141,8 @@ class ReservationBook:
         for operation, bound in outlasting.items():
             _remove(connection, _R.uuid.in_(bound), ~reservation_ends.outlasts(operation))
         bound_ones = [identifier for bound in outlasting.values() for identifier in bound]
-        if others := [identifier for identifier in identifiers if identifier not in bound_ones]:
-            _remove(connection, _R.uuid.in_(others))
+        if unbound := [identifier for identifier in identifiers if identifier not in bound_ones]:
+            _remove(connection, _R.uuid.in_(unbound))
         if not bound_ones:
             return []
         left = sa.select(_R.uuid).where(_R.deleted == sa.false(), _R.uuid.in_(bound_ones)).distinct()

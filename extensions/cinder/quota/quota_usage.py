@@ -198,11 +198,11 @@ def by_project(
             if size_part is not None:
                 add(project, size_part, total, type_id)
     reserved = _reserved(connection, rules, project_id)
-    found: dict[str, dict[str, Use]] = {}
+    uses: dict[str, dict[str, Use]] = {}
     for project, resource in in_use.keys() | reserved.keys():
         use = Use(in_use.get((project, resource), 0), reserved.get((project, resource), 0))
-        found.setdefault(project, {})[resource] = use
-    return found
+        uses.setdefault(project, {})[resource] = use
+    return uses
 
 
 def _reserved(connection: sa.Connection, rules: Rules, project_id: str | None) -> dict[tuple[str, str], int]:

@@ -65,14 +65,17 @@ class RowObserver:
     def expect(self, identifier: str, table: str, project_id: str, deltas: Mapping[Resource, int]) -> None:
         """Expect the row of a reservation. One that this thread still expects has failed, and will not come."""
         self._thread.expected = [
-            each for each in self._thread.expected if each.table != table or each.project_id != project_id
+            expected
+            for expected in self._thread.expected
+            if expected.table != table or expected.project_id != project_id
         ]
         self._thread.expected.append(_Expected(identifier, table, project_id, dict(deltas)))
 
     def end(self, identifiers: Collection[str]) -> list[str]:
         """Expect no row of these reservations any more. Return those that did not end with their row."""
-        ended = {each.identifier for each in self._thread.expected if each.has_ended and each.rows == 1}
-        self._thread.expected = [each for each in self._thread.expected if each.identifier not in identifiers]
+        reservations = self._thread.expected
+        ended = {expected.identifier for expected in reservations if expected.has_ended and expected.rows == 1}
+        self._thread.expected = [expected for expected in reservations if expected.identifier not in identifiers]
         return [identifier for identifier in identifiers if identifier not in ended]
 
     def expect_change(self, identifiers: Collection[str]) -> None:
@@ -92,11 +95,11 @@ class RowObserver:
 
     def _listener(self, table: str) -> Callable[[Any, sa.Connection, Any], None]:
         def after_insert(_mapper: Any, connection: sa.Connection, row: Any) -> None:
-            expected = self._thread.expected
-            if expected and getattr(row, "use_quota", True) is not False:
-                for each in expected:
-                    if each.table == table and each.project_id == row.project_id:
-                        self._end(each, connection, row)
+            reservations = self._thread.expected
+            if reservations and getattr(row, "use_quota", True) is not False:
+                for expected in reservations:
+                    if expected.table == table and expected.project_id == row.project_id:
+                        self._end(expected, connection, row)
 
         return after_insert
 
@@ -110,15 +113,15 @@ class RowObserver:
         expected.has_ended = True
 
     def _amounts(self, expected: _Expected, row: Any) -> dict[str, int]:
-        """Return what a row adds to the resources of its reservation."""
+        """Return the amounts that a row adds to the resources of its reservation."""
         size = _SIZES[expected.table]
         uses_gigabytes = expected.table != "snapshots" or self._snapshots_use_gigabytes()
-        found = {}
+        amounts = {}
         for resource in expected.deltas:
             if resource.volume_type_id not in (None, getattr(row, "volume_type_id", None)):
                 continue
             if resource.part == expected.table:
-                found[resource.name] = 1
+                amounts[resource.name] = 1
             elif size is not None and uses_gigabytes:
-                found[resource.name] = getattr(row, size) or 0
-        return found
+                amounts[resource.name] = getattr(row, size) or 0
+        return amounts

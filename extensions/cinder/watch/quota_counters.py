@@ -35,7 +35,7 @@ class QuotaCounters:
         self._read_at = now
         try:
             with self._cinder.reading(snapshot=True) as session:
-                found = quota_drift.read(session.connection(), self._rules)
+                uses = quota_drift.read(session.connection(), self._rules)
         except (db_exc.DBError, sa.exc.SQLAlchemyError, errors.Unavailable) as error:
             problem = db_errors.first_line(error)
             if problem != self._problem:
@@ -43,7 +43,7 @@ class QuotaCounters:
             self._problem = problem
             return None
         self._problem = ""
-        return found
+        return uses
 
 
 class CounterDrift:

@@ -53,5 +53,6 @@ class Fit(Goal):
             model.take_room(decision, request)
             placed.append(decision.pool)
         names = ", ".join(dict.fromkeys(placed))
-        moves = "without a move" if not len(model) else f"after {len(model)} moves"
+        count = len(model)
+        moves = f"after {count} move{'' if count == 1 else 's'}" if count else "without a move"
         return model.plan(text, f"{self._count} fit {moves}, in {names}", is_reached=True)

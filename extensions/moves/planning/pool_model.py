@@ -2,7 +2,7 @@
 """The pools while a plan is made: each move that is added changes them, and can be taken back.
 
 A pool has two bounds. The *promised* one limits the sizes of its volumes (``provisioned + in flight <= (total - R) *
-ratio``), the *physical* one what is written (``used <= total - R``), where ``R`` is the reserve. The filters of the
+ratio``), the *physical* one the data in it (``used <= total - R``), where ``R`` is the reserve. The filters of the
 scheduler look at one of them, by the kind of the volume. A plan obeys both: a copy is written in full, so a thin volume
 needs its size physically too, while it is moved and afterwards. In the source nothing becomes free before a move has
 ended; then its promise does, and its physical room too if the volume is thick. How much of a thin volume is written is
@@ -240,7 +240,7 @@ class PoolModel:
         return int(rows[np.lexsort((self.pools.name_hash[rows], room[rows]))[0]])
 
     def _refusal(self, volume: PlacedVolume, request: Request, candidates: Mask) -> str:
-        """Return why no pool takes a volume: the refusal of the scheduler, or what keeps the plan from its choice."""
+        """Return why no pool takes a volume: the refusal of the scheduler, or the reason of the plan."""
         index = self.rules.best(self.pools, request, candidates)
         if index is None:
             refusal = self.rules.filters.refusal(self.pools, request, self.rules.filters.run(self.pools, request))

@@ -19,7 +19,7 @@ _MOST_POOLS = 20
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An amount that is to become free in a pool. ``freed_gb`` is what the move of a volume frees there.
+    """An amount that is to become free in a pool. ``freed_gb`` returns the GiB that the move of a volume frees.
 
     ``ceilings`` are the most GiB that the goal lets each pool promise; None is no more than its bound.
     """
@@ -102,8 +102,8 @@ def make_room_for(
 ) -> str | None:
     """Move volumes so that a pool accepts a request, and return that pool; None if no moves out of one pool do it.
 
-    ``physical_gb`` is what the request writes at once. Of the pools that only lack room the one is chosen for which the
-    fewest GiB are copied, then with the fewest moves. With ``levels`` these moves may get room by others.
+    ``physical_gb`` are the GiB that the request writes at once. Of the pools that only lack room the one is chosen for
+    which the fewest GiB are copied, then with the fewest moves. With ``levels`` these moves may get room by others.
     """
     best: tuple[int, int, str] | None = None
     demands = {demand.pool: demand for demand in _demands(model, request, physical_gb, ceilings)}

@@ -62,7 +62,7 @@ def _exact(sizes: Sequence[int], needed: int, most: int) -> list[int]:
 
 
 def _greedy(candidates: Sequence[Candidate], useful: Sequence[int], needed_gb: float) -> list[int]:
-    # Volumes that free much of what they copy come first, and of these the large ones.
+    # Volumes with a large share of freed GiB come first, and of these the large ones.
     order = sorted(useful, key=lambda index: (-_share(candidates[index]), -candidates[index].copied_gb, index))
     chosen: list[int] = []
     freed = 0.0

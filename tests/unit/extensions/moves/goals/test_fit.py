@@ -16,7 +16,7 @@ def test_room_is_made_where_the_fewest_gib_are_copied() -> None:
     cloud = Cloud().add("a", 100, [40, 15]).add("b", 100, [70, 10]).add("c", 30)
     plan = cloud.plan("fit", size=60)
     assert moves_of(plan) == [(15, "a", "c")]
-    assert plan.outcome == "1 fit after 1 moves, in h@a#p"
+    assert plan.outcome == "1 fit after 1 move, in h@a#p"
 
 
 def test_the_count_of_volumes_is_decided_one_after_another() -> None:
