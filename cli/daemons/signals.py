@@ -11,6 +11,7 @@ import atexit
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -22,6 +23,9 @@ _POLL = 0.5
 
 #: Bytes of one read. Each is the number of a signal.
 _READ_SIZE = 4096
+
+#: The end of the message of CPython (``Modules/signalmodule.c``) on a signal that arrived while it became ignored.
+_IGNORED = "ignored due to race condition"
 
 
 def handle(stop: Callable[[], object], reload: Callable[[], object] | None = None) -> None:
@@ -50,8 +54,18 @@ def ignore_at_exit() -> None:
     """Ignore all signals that end the process once its work is done: the exit status is that of the work.
 
     Python gives the signals their default actions back before it has ended.
+
+    A signal that arrives at the moment of the change is ignored too. Python reports it as an exception that it could
+    not raise, with a traceback on standard error; such reports are dropped from now on.
     """
     atexit.register(_ignore)
+    report = sys.unraisablehook
+
+    def report_others(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not str(unraisable.exc_value).endswith(_IGNORED):
+            report(unraisable)
+
+    sys.unraisablehook = report_others
 
 
 def _ignore() -> None:

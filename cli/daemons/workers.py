@@ -4,6 +4,7 @@
 The parent process only supervises. Workers are forked, so each worker creates its own connections and threads.
 """
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -149,6 +150,20 @@ class _Manager(cotyledon.ServiceManager):
             self._add_planned()
             # As after the end of a worker, the supervising thread starts the workers that are missing.
             super()._on_signal_received(signal.SIGCHLD)
+
+    def _reload(self) -> None:
+        """Run the hooks, and forward SIGHUP to the workers alone.
+
+        The base class sends it to the process group, which may hold other programs, and ignores SIGHUP meanwhile: a
+        signal of that moment would be lost, and the files that it tells of would not be read.
+        """
+        self._run_hooks("reload")
+        self._forktimes = []  # new workers start without a pause
+        for processes in list(self._running_services.values()):
+            for process in list(processes):
+                if process.pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGHUP)
 
 
 def run(conf: cfg.ConfigOpts, prog: str, plan: WorkerPlan) -> None:

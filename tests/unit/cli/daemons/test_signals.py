@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tonnage.cli.daemons import signals
+
 #: The main thread waits for events, as those of ``tonnage-standalone`` and ``tonnage-api`` do.
 ALONE = """
 import threading
@@ -83,14 +85,15 @@ class Program:
             start_new_session=True,
         )
 
-    def wait_for(self, word: str) -> None:
-        """Read until the program has written the word."""
+    def wait_for(self, word: str) -> str:
+        """Read until the program has written the word, and return all words of it."""
         assert self.process.stdout is not None
         words = ""
         while word not in words:
             assert select.select([self.process.stdout], [], [], 60)[0], f"no {word!r}: the process is deaf"
             words += os.read(self.process.stdout.fileno(), 1 << 16).decode() or "ended"
             assert not words.endswith("ended"), "the process has ended"
+        return words
 
     def forget_words(self) -> None:
         """Read what the program has written so far."""
@@ -146,3 +149,46 @@ def test_bursts_of_signals_leave_no_worker_deaf_and_end_it() -> None:
         program.wait_for("reloaded")
         program.send([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
         assert program.process.wait(60) == 0
+
+
+#: A change of the action of SIGHUP, in the middle of which its signals would be lost.
+_TELL_CHANGES = """
+import signal
+
+change = signal.signal
+
+def tell_change(number, action):
+    if number == signal.SIGHUP and action == signal.SIG_IGN:
+        tell("ignored")
+    return change(number, action)
+
+signal.signal = tell_change
+"""
+
+
+def test_hangups_are_not_ignored_while_the_workers_reload() -> None:
+    with running(_TELL_CHANGES + WITH_WORKER) as program:
+        program.send([signal.SIGHUP])
+        assert "ignored" not in program.wait_for("reloaded")
+
+
+class _Failing:
+    """An object whose end fails: Python reports an exception that it could not raise."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __del__(self) -> None:
+        raise OSError(self._message)
+
+
+def test_a_signal_that_arrives_as_it_becomes_ignored_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr(signals.atexit, "register", lambda function: function)
+    signals.ignore_at_exit()
+    for message in ("Signal 15 ignored due to race condition", "another error"):
+        _Failing(message)
+    assert "race condition" not in (report := capsys.readouterr().err)
+    assert "OSError: another error" in report
