@@ -8,6 +8,7 @@ from functools import partial
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.clients.command_sender import AgentMessages
+from tonnage.rpc.messages import Answer
 from tonnage.scheduler.agents.deferred_reports import DeferredReports
 from tonnage.scheduler.agents.notice_handler import NoticeHandler
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
@@ -20,6 +21,7 @@ from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
 from tonnage.scheduler.configuration.settings import Settings
+from tonnage.scheduler.decisions import decision_metrics
 from tonnage.scheduler.decisions.decision_metrics import DecisionMetrics
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placer import Placer
@@ -102,6 +104,7 @@ class DecisionParts:
                 self.simulator,
                 self.snapshots,
                 base.clock,
+                self.move,
             ),
         )
         self.preparations: Sequence[Preparation] = self.extensions.preparations
@@ -126,6 +129,17 @@ class DecisionParts:
         for preparation in self.preparations:
             messages = preparation.prepare(messages)
         return messages
+
+    def move(self, work: Move) -> Answer:
+        """Decide the request of an extension to move a volume, and return after the commit.
+
+        Raises the errors of :meth:`tonnage.scheduler.manager.SchedulerManager.place`.
+        """
+        with decision_metrics.timed([work]):
+            [prepared] = self.prepare([work])
+            answer = self._thread.call(self.placer.place, prepared)
+            assert isinstance(answer, Answer)  # noqa: S101  -- a move is no group
+            return answer
 
     def place_later(self, work: Retry | Move) -> None:
         """Have a volume placed or moved in a later batch, once it is prepared."""

@@ -18,12 +18,14 @@ from oslo_config import cfg
 from tonnage.extension import Hook
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.handlers import RpcHandler
+from tonnage.rpc.messages import Answer
 from tonnage.scheduler.agents.report_observer import ReportObserver
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.periodic.periodic_tasks import PurgeFunction
+from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.preparation import Preparation
 from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
 
@@ -34,6 +36,9 @@ class SchedulerContext:
 
     ``hosts`` belongs to the decision thread; ``snapshots`` copies the pools for other threads. ``membership`` tells
     whether some work, which one scheduler does for all, is the turn of this one. ``clock`` returns monotonic seconds.
+
+    ``move`` decides the request of an extension to move a volume, as that of a client, and returns after the commit. It
+    is called in threads of the extension, not while the decision thread calls the extension.
     """
 
     settings: Settings
@@ -43,6 +48,7 @@ class SchedulerContext:
     simulator: Simulator
     snapshots: DecisionSnapshots
     clock: Callable[[], float]
+    move: Callable[[Move], Answer]
 
 
 class BackgroundWork(Protocol):

@@ -8,7 +8,8 @@ from tonnage.api.http import microversions
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.extensions.moves import plan_bodies
-from tonnage.extensions.moves.plan_messages import PLAN_MOVES, PlanQuery
+from tonnage.extensions.moves.plan_messages import PLAN_MOVES
+from tonnage.extensions.moves.planning.plan import PlanQuery
 from tonnage.extensions.moves.policy_rules import PLAN_MOVES as PLAN_MOVES_RULE
 
 

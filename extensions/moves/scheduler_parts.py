@@ -1,15 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the extension in a scheduler: answers to questions for plans."""
+"""The parts of the extension in a scheduler: answers to questions for plans, and the execution of plans."""
+
+import dataclasses
+import datetime
 
 from oslo_config import cfg
 
-from tonnage.extensions.moves.plan_messages import PLAN_MOVES
+from tonnage.capacity import errors
+from tonnage.extensions.moves import options
+from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
+from tonnage.extensions.moves.execution.plan_thread import PlanThread
+from tonnage.extensions.moves.plan_messages import APPLY_MOVES, PLAN_MOVES
+from tonnage.extensions.moves.plan_start import PlanStarter
 from tonnage.extensions.moves.planner import Planner
+from tonnage.extensions.moves.records.hours import Hours
+from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.rpc.handlers import RpcHandler
 from tonnage.scheduler.extension_parts import SchedulerContext, SchedulerParts
 
 
 def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     """Return the parts."""
+    section = conf[options.GROUP.name]
+    limits = Limits(**{field.name: section[field.name] for field in dataclasses.fields(Limits)})
     planner = Planner(context.database, context.snapshots)
-    return SchedulerParts(rpc_handlers=[RpcHandler(PLAN_MOVES, planner.plan)])
+    clocks = Clocks(local=datetime.datetime.now, monotonic=context.clock)
+    executor = PlanExecutor(context.database, planner, context.move, section.no_progress_timeout, clocks)
+    starter = PlanStarter(context.database, planner, limits)
+    return SchedulerParts(
+        rpc_handlers=[RpcHandler(PLAN_MOVES, planner.plan), RpcHandler(APPLY_MOVES, starter.apply)],
+        background=[PlanThread(executor, context.membership)],
+    )
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for hours that are none."""
+    try:
+        Hours.parse(conf[options.GROUP.name].hours)
+    except ValueError as error:
+        raise errors.ConfigurationError(f"option [{options.GROUP.name}] hours is {error}") from None

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of pools as a plan needs them: the request that their move makes, or why they cannot be moved."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
@@ -57,16 +58,17 @@ class PlacedVolumes:
                     .where(models.Pool.name.in_(chunk))
                 )
                 ids += session.scalars(of_pools)
-            requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in ids]
-            lookup = resolution.read_references(session, requests)
-            for request in requests:
-                # A volume may have gone, or gone elsewhere, between the two statements.
-                row = lookup.volumes.get(request.message.volume_id)
-                if row is not None and row.pool is not None and row.pool.name in self._by_pool:
-                    volume = _placed(request, row, row.pool.name, lookup)
-                    self._by_pool[row.pool.name].append(volume)
+            for volume in _read(session, ids):
+                # A volume may have gone elsewhere between the two statements.
+                if volume.pool in self._by_pool:
+                    self._by_pool[volume.pool].append(volume)
         for name in names:
             self._by_pool[name].sort(key=lambda volume: (-volume.size_gb, volume.id))
+
+    def read(self, ids: Sequence[str]) -> dict[str, PlacedVolume]:
+        """Return volumes by their ids as they are now, without those that are in no pool."""
+        with self._database.reading() as session:
+            return {volume.id: volume for volume in _read(session, ids)}
 
     def lookup(self, items: Sequence[Single]) -> Lookup:
         """Return the rows that requests refer to."""
@@ -77,6 +79,16 @@ class PlacedVolumes:
         """Return the volumes of a pool that the ledger has in it, the largest first."""
         self.load([pool])
         return self._by_pool[pool]
+
+
+def _read(session: orm.Session, ids: Sequence[str]) -> Iterator[PlacedVolume]:
+    """Yield the volumes with these ids that are in a pool."""
+    requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in ids]
+    lookup = resolution.read_references(session, requests)
+    for request in requests:
+        row = lookup.volumes.get(request.message.volume_id)
+        if row is not None and row.pool is not None:
+            yield _placed(request, row, row.pool.name, lookup)
 
 
 def _placed(request: Move, row: models.Volume, pool: str, lookup: Lookup) -> PlacedVolume:

@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan: moves of volumes in an order, and the volumes that stay."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanQuery:
+    """A question for a plan: the name of a goal, and its arguments."""
+
+    goal: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +70,9 @@ class MovePlan:
     def moved_gb(self) -> int:
         """The GiB that all moves copy."""
         return sum(move.size_gb for move in self.moves)
+
+    @property
+    def amount(self) -> str:
+        """The number of moves and their GiB in words."""
+        count = len(self.moves)
+        return f"{count} move{'' if count == 1 else 's'} of {self.moved_gb} GiB"

@@ -15,7 +15,8 @@ would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +26,9 @@ from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.elementwise import Floats
+from tonnage.capacity.pool_stats import BACKEND_STATE, is_reported_down
 from tonnage.capacity.pools.columns import Formula
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, PlacedVolumes
@@ -58,18 +61,24 @@ class PoolModel:
     """The pools of a snapshot, with the moves of a plan.
 
     ``rules`` choose among ``pools``, a copy that belongs to this object. ``sources`` are pools that the goal takes
-    volumes out of: nothing moves into them.
+    volumes out of: nothing moves into them. ``held`` are the pools that other plans use, with the ids of these plans:
+    nothing moves into them or out of them.
     """
 
-    def __init__(self, pools: PoolTable, rules: Rules, volumes: PlacedVolumes) -> None:
-        self.pools, self.rules, self._volumes = pools, rules, volumes
+    def __init__(
+        self, pools: PoolTable, rules: Rules, volumes: PlacedVolumes, held: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.pools, self.rules, self._volumes, self._held = pools, rules, volumes, held
         self.sources: set[str] = set()
         self._steps: list[_Step] = []
 
     def volumes(self, pool: str) -> list[PlacedVolume]:
         """Return the volumes that are in a pool by the ledger and that no move of the plan takes, the largest first."""
         moved = {step.volume.id for step in self._steps}
-        return [volume for volume in self._volumes.of(pool) if volume.id not in moved]
+        volumes = [volume for volume in self._volumes.of(pool) if volume.id not in moved]
+        if (obstacle := self._obstacle_in(pool)) is None:
+            return volumes
+        return [volume if volume.spec is None else replace(volume, spec=None, reason=obstacle) for volume in volumes]
 
     def load_volumes(self, pools: Collection[str]) -> None:
         """Read the volumes of several pools at once."""
@@ -100,11 +109,32 @@ class PoolModel:
         reason = f"{request.describe()} goes to {name}, {best} of {count} candidate{'' if count == 1 else 's'}"
         return Placement(name, provisioning_in(self.pools, index, request)), reason
 
+    def accepts(self, volume: PlacedVolume, pool: str) -> Placement | str:
+        """Return the placement of a volume in a pool if both bounds and the scheduler allow it, else the reason."""
+        index = self.pools.index(pool)
+        if index is None:
+            return f"no report has named pool {pool}"
+        if (obstacle := self._obstacle_in(volume.pool)) is not None:
+            return obstacle
+        if volume.spec is None:
+            return volume.reason
+        request = replace(self.request_of(volume), pool=pool)
+        candidates = self.rules.filters.candidates(self.pools, request)
+        if not (candidates & self._allowed(volume))[index]:
+            return self._refusal(volume, request, candidates)
+        return Placement(pool, provisioning_in(self.pools, index, request))
+
     def move(self, volume: PlacedVolume, placement: Placement, reason: str) -> None:
         """Add a move to the plan, and count its end: the volume is in its new pool, and no longer in its old one."""
         self._count(volume, placement.pool, 1)
         levels = self.level(volume.pool), self.level(placement.pool)
         self._steps.append(_Step(volume, placement, reason, *levels))
+
+    def copy(self, volume: PlacedVolume, placement: Placement) -> None:
+        """Count the copy of a volume that is being made in a pool. In its old pool nothing becomes free."""
+        index = self.pools.index(placement.pool)
+        if index is not None:
+            self.pools.claim(index, volume.size_gb, volume.size_gb)
 
     def take_back(self, length: int) -> None:
         """Take back the last moves, so that the plan has ``length`` of them."""
@@ -225,9 +255,22 @@ class PoolModel:
         result: Mask = has_room & (~pools.thin | np.greater_equal(promise_room, size))
         return result
 
+    def _obstacle_in(self, pool: str) -> str | None:
+        """Return why no volume can leave a pool; None if nothing keeps them."""
+        if (plan_id := self._held.get(pool)) is not None:
+            return f"plan {plan_id} uses {pool}"
+        row = self.pools.get(pool)
+        if row is None or (row.up and not is_reported_down(row.capabilities.get(BACKEND_STATE))):
+            return None
+        return f"backend {backend_of(pool)} is down"
+
+    def is_source(self, pool: str) -> bool:
+        """Return whether nothing moves into a pool, because the goal or another plan uses it."""
+        return pool in self.sources or pool in self._held
+
     def _is_no_source(self) -> Mask:
         mask = np.ones(len(self.pools), dtype=np.bool_)
-        rows = [self.pools.index(name) for name in self.sources]
+        rows = [self.pools.index(name) for name in (*self.sources, *self._held)]
         mask[[row for row in rows if row is not None]] = False
         return mask
 
@@ -248,6 +291,8 @@ class PoolModel:
         name = self.pools.names[index]
         if name in self.sources:
             return f"{request.describe()} would go to {name}, out of which this plan moves volumes"
+        if (plan_id := self._held.get(name)) is not None:
+            return f"{request.describe()} would go to {name}, which plan {plan_id} uses"
         room = float(arithmetic.physical_free(self.pools.row(index)))
         if not self._allowed(volume)[index]:
             return (

@@ -140,7 +140,7 @@ def _demands(model: PoolModel, request: Request, physical_gb: float, ceilings: F
     demands = []
     for row in np.flatnonzero(suitable).tolist():
         name = pools.names[row]
-        if name in model.sources:
+        if model.is_source(name):
             continue
         lacking_gb = request.size_gb - model.headroom(name, request)
         if ceilings is not None:

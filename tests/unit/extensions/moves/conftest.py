@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import RestApi
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
-from tonnage.extensions.moves import scheduler_parts
+from tonnage.extensions.moves import options, scheduler_parts
 
 EXTENSIONS = ["moves"]
 
@@ -21,7 +21,11 @@ EXTENSIONS = ["moves"]
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The services behind the API, with a scheduler that plans moves."""
-    builders = {"moves": functools.partial(scheduler_parts.build, cfg.ConfigOpts())}
+    conf = cfg.ConfigOpts()
+    for group, section_options in options.list_opts():
+        conf.register_opts(section_options, group)
+    conf([])
+    builders = {"moves": functools.partial(scheduler_parts.build, conf)}
     with running_cluster(tmp_path_factory.mktemp("cluster"), builders) as running:
         yield running
 

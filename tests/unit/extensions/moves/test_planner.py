@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.extensions.moves.clouds import Cloud, moves_of
-from tonnage.extensions.moves.plan_messages import PlanQuery
 from tonnage.extensions.moves.planner import Planner
+from tonnage.extensions.moves.planning.plan import PlanQuery
 from tonnage.scheduler.simulation.simulator import Snapshot
 
 

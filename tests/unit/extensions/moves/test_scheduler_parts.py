@@ -2,7 +2,8 @@
 """The part of the extension in a scheduler."""
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.extensions.moves.plan_messages import PLAN_MOVES, PlanQuery
+from tonnage.extensions.moves.plan_messages import PLAN_MOVES
+from tonnage.extensions.moves.planning.plan import PlanQuery
 
 
 def test_a_scheduler_answers_questions_for_plans(cluster: Cluster, client: Client) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The goal to balance pools."""
 
+import dataclasses
+
 import pytest
 
 from tests.unit.extensions.moves.clouds import Cloud, moves_of
@@ -43,3 +45,11 @@ def test_a_zone_is_balanced_by_itself() -> None:
 def test_pools_without_limits_cannot_be_balanced() -> None:
     with pytest.raises(errors.InvalidInput, match="no pool that is to be balanced has a limit"):
         Cloud().add("a", float("inf")).plan("balance")
+
+
+def test_volumes_of_a_backend_that_is_down_stay_with_the_reason() -> None:
+    cloud = Cloud().add("a", 100, [60, 20, 10]).add("b", 100, [30]).add("c", 100, [30])
+    cloud.table.put(dataclasses.replace(cloud.table.row(0), up=False))
+    plan = cloud.plan("balance", points=10)
+    assert (plan.moves, plan.is_reached, plan.outcome) == ((), False, "h@a#p stays at 90.0 %")
+    assert {volume.reason for volume in plan.staying} == {"backend h@a is down"}

@@ -37,3 +37,10 @@ def test_a_pool_is_read_once() -> None:
         connection.execute(sa.delete(models.Volume))
     assert volumes.of("h@a#p") is before
     assert PlacedVolumes(cloud.database).of("h@a#p") == []
+
+
+def test_volumes_are_read_by_their_ids_without_those_that_are_gone() -> None:
+    cloud = Cloud().add("a", 100, [10, 30])
+    ids = cloud.ids["a"]
+    volumes = PlacedVolumes(cloud.database).read([ids[1], "gone"])
+    assert {volume_id: volume.size_gb for volume_id, volume in volumes.items()} == {ids[1]: 30}

@@ -11,6 +11,7 @@ from tests.unit.extensions.moves.clouds import Cloud
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
 from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 
@@ -108,3 +109,37 @@ def test_no_plan_passes_a_bound(
         assert cloud.promised["h@a#p"] == 0
     if goal[0] == "empty":
         assert len(plan.staying) == list(cloud.places.values()).count("h@a#p")
+
+
+def test_a_pool_accepts_a_volume_that_passes_neither_bound() -> None:
+    """The scheduler looks at the promises of a thin volume alone; its copy is written in full."""
+    cloud = Cloud().add("a", 100, [30], thin=True).add("b", 100, [80], thin=True, ratio=2.0)
+    cloud.add("c", 40, thin=True)
+    model = cloud.model()
+    [volume] = model.volumes("h@a#p")
+    assert "a copy of 30 GiB passes a bound: 20.0 GiB are free" in str(model.accepts(volume, "h@b#p"))
+    assert model.accepts(volume, "h@x#p") == "no report has named pool h@x#p"
+    placement = model.accepts(volume, "h@c#p")
+    assert placement == Placement("h@c#p", Provisioning.THIN)
+    model.copy(volume, placement)
+    assert "CapacityFilter refused 1" in str(model.accepts(volume, "h@c#p"))
+    assert model.level("h@a#p").promised_gb == 30
+
+
+def test_a_pool_of_another_plan_gives_and_takes_nothing() -> None:
+    cloud = Cloud().add("a", 100, [30]).add("b", 100, [10])
+    snapshot = cloud.model()
+    model = PoolModel(snapshot.pools, cloud.rules, PlacedVolumes(cloud.database), {"h@b#p": "seven"})
+    [volume] = model.volumes("h@a#p")
+    assert str(model.target(volume)).endswith("would go to h@b#p, which plan seven uses")
+    [held] = model.volumes("h@b#p")
+    assert (held.spec, held.reason) == (None, "plan seven uses h@b#p")
+
+
+def test_no_volume_leaves_a_backend_whose_driver_says_that_it_is_down() -> None:
+    cloud = Cloud().add("a", 100, [30], backend_state="down").add("b", 100)
+    model = cloud.model()
+    [volume] = model.volumes("h@a#p")
+    assert (volume.spec, volume.reason) == (None, "backend h@a is down")
+    [read] = PlacedVolumes(cloud.database).read(cloud.ids["a"]).values()
+    assert model.accepts(read, "h@b#p") == "backend h@a is down"

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executor of plans: it starts the steps whose turn has come, records their ends, and makes plans anew.
+
+All that it needs is in the ledger, so any scheduler goes on with a plan at any point, also if another one still does
+the same. A step is marked as moving before its request is made, and the request is the same whoever makes it: it is
+decided once.
+"""
+
+import datetime
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from tonnage.capacity import errors
+from tonnage.extensions.moves.execution import step_outcomes
+from tonnage.extensions.moves.execution.step_outcomes import StepOutcome
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
+from tonnage.extensions.moves.planning.pool_model import PoolModel
+from tonnage.extensions.moves.records import plan_records, tables
+from tonnage.extensions.moves.records.hours import Hours
+from tonnage.extensions.moves.records.plan_limits import Load, Slots
+from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+from tonnage.ledger import models
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.db_errors import log_level
+from tonnage.rpc.messages import Answer
+from tonnage.scheduler.requests.placement_requests import Move
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds before a plan is made anew after one without a moved volume, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+
+#: Most reasons of volumes that stay in a message.
+_MOST_REASONS = 3
+
+
+class Planner(Protocol):
+    """Makes plans."""
+
+    def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
+        """Return a plan for a goal that uses no pool of other plans."""
+
+    def model(self) -> PoolModel:
+        """Return a model of the pools as they are now."""
+
+    def volumes(self) -> PlacedVolumes:
+        """Return a reader of the volumes as they are now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Times: the ``local`` time of the day, and ``monotonic`` seconds."""
+
+    local: Callable[[], datetime.datetime]
+    monotonic: Callable[[], float]
+
+
+class PlanExecutor:
+    """Carries plans out. ``place`` decides a request as one of a client.
+
+    A plan fails after ``timeout`` seconds without progress.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        planner: Planner,
+        place: Callable[[Move], Answer],
+        timeout: float,
+        clocks: Clocks,
+    ) -> None:
+        self._database, self._planner, self._place = database, planner, place
+        self._timeout, self._clocks = timeout, clocks
+        #: When this executor began with each plan: nobody worked on it before.
+        self._began: dict[str, float] = {}
+
+    def work(self) -> bool:
+        """Take the next steps of all plans; return whether a plan has not ended.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read.
+        """
+        plans = self._database.read(plan_records.open_plans)
+        self._began = {plan.id: self._began.get(plan.id, self._clocks.monotonic()) for plan in plans}
+        for plan in plans:
+            try:
+                self._carry_on(plan)
+            except errors.Unavailable as error:
+                LOG.log(log_level(error), "Plan %s waits: %s", plan.id, error.message)
+        return bool(plans)
+
+    def _carry_on(self, plan: MovePlanRow) -> None:
+        with self._database.reading() as session:
+            steps = plan_records.steps(session, plan.id)
+        self._record_ends(plan, [step for step in steps if step.state == tables.MOVING])
+        if plan.state != tables.RUNNING:
+            self._database.run(plan_records.release_ended, plan.id)
+            return
+        # The ends of steps may have changed what is possible.
+        with self._database.reading() as session:
+            steps = plan_records.steps(session, plan.id)
+        failed = [step for step in steps if step.state == tables.STEP_FAILED]
+        if len(failed) >= plan_records.limits_of(plan).failures:
+            last = max(failed, key=lambda step: step.number)
+            count = f"{len(failed)} move{'' if len(failed) == 1 else 's'} failed"
+            self._end(plan, tables.FAILED, f"{count}, the last of volume {last.volume_id}: {last.message}")
+            return
+        current = [step for step in steps if step.generation == plan.generation]
+        if not self._start_steps(plan, current) and not any(step.state == tables.MOVING for step in current):
+            self._plan_anew(plan, current)
+
+    # Steps.
+
+    def _record_ends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> None:
+        """Record the ends of steps, and make the requests that nobody has made."""
+        if not moving:
+            return
+        with self._database.reading() as session:
+            outcomes = step_outcomes.read(session, moving)
+        for step in moving:
+            outcome = outcomes[step.number]
+            if outcome is step_outcomes.UNDECIDED:
+                self._request(plan, step)
+            else:
+                self._record(plan, step, outcome)
+
+    def _record(self, plan: MovePlanRow, step: MoveStepRow, outcome: StepOutcome) -> None:
+        if outcome is step_outcomes.UNDER_WAY:
+            return
+        if self._database.run(plan_records.end_step, plan.id, step.number, outcome.state, outcome.message):
+            reason = f": {outcome.message}" if outcome.message else ""
+            LOG.info(
+                "Plan %s: move %d of volume %s is %s%s", plan.id, step.number, step.volume_id, outcome.state, reason
+            )
+
+    def _request(self, plan: MovePlanRow, step: MoveStepRow) -> None:
+        """Make the request of a step, and record a refusal. Without an answer the next round looks at it again."""
+        move = step_outcomes.move_of(step)
+        # A scheduler that is suspended here makes no request later that another one has long made and forgotten.
+        message = replace(move.message, asked_at=self._database.recent_time())
+        try:
+            outcome = step_outcomes.of_answer(self._place(replace(move, message=message)))
+        except errors.Unavailable:
+            raise
+        except errors.TonnageError as error:
+            outcome = StepOutcome(tables.SKIPPED, error.message)
+        self._record(plan, step, outcome)
+
+    def _start_steps(self, plan: MovePlanRow, steps: Sequence[MoveStepRow]) -> bool:
+        """Start the steps whose turn has come; return whether one was started or waits for its turn alone."""
+        waiting = [step for step in steps if step.state == tables.WAITING]
+        limits = plan_records.limits_of(plan)
+        if not waiting:
+            return False
+        if not Hours.parse(limits.hours).is_open(self._clocks.local()):
+            return True
+        with self._database.reading() as session:
+            unsettled = step_outcomes.unsettled(session, steps)
+            slots = Slots(limits, plan_records.moving(session))
+        moved = {step.number: step.volume_id for step in steps if step.state == tables.MOVED}
+        after_moved = [step for step in waiting if all(number in moved for number in step.after)]
+        ready = [step for step in after_moved if unsettled.isdisjoint(moved[number] for number in step.after)]
+        has_turn = len(ready) < len(after_moved)
+        chosen, reasons = self._choose(ready, slots)
+        has_turn = has_turn or len(chosen) + len(reasons) < len(ready)
+        changed = {
+            step.number: reasons[step.number]
+            for step in ready
+            if step.message != reasons.get(step.number, step.message)
+        }
+        if changed:
+            self._database.run(plan_records.note, plan.id, changed)
+        if not chosen:
+            return has_turn
+        for step in self._database.run(plan_records.start, plan.id, chosen):
+            LOG.info("Plan %s: move %d of volume %s begins, to %s", plan.id, step.number, step.volume_id, step.target)
+            self._request(plan, step)
+        return True
+
+    def _choose(self, ready: Sequence[MoveStepRow], slots: Slots) -> tuple[list[int], dict[int, str]]:
+        """Return the numbers of the steps that may begin now, and why others no longer hold.
+
+        Steps beyond the limits are in neither.
+        """
+        chosen: list[int] = []
+        reasons: dict[int, str] = {}
+        model: PoolModel | None = None
+        volumes = {}
+        for step in ready:
+            load = Load(step.source, step.target, step.size_gb)
+            if not slots.allow(load):
+                continue
+            if model is None:
+                model = self._planner.model()
+                volumes = self._planner.volumes().read([step.volume_id for step in ready])
+            volume = volumes.get(step.volume_id)
+            if volume is None:
+                reasons[step.number] = f"volume {step.volume_id} no longer exists"
+            elif volume.pool != step.source:
+                reasons[step.number] = f"volume {step.volume_id} is in {volume.pool}"
+            elif volume.size_gb != step.size_gb:
+                reasons[step.number] = f"volume {step.volume_id} has {volume.size_gb} GiB now"
+            elif isinstance(placement := model.accepts(volume, step.target), str):
+                reasons[step.number] = placement
+            else:
+                # Its copy counts in the target from now on, and the source keeps its own until the end.
+                model.copy(volume, placement)
+                slots.take(load)
+                chosen.append(step.number)
+        return chosen, reasons
+
+    # Plans.
+
+    def _plan_anew(self, plan: MovePlanRow, steps: Sequence[MoveStepRow]) -> None:
+        """Make a plan anew from where it stands, or end it: its goal is reached, or it makes no progress."""
+        with self._database.reading() as session:
+            now = session.execute(sa.select(models.utcnow())).scalar_one()
+            if now < plan.next_plan_at or step_outcomes.unsettled(session, steps):
+                return
+            held = plan_records.held_by_others(session, plan.id)
+        query = PlanQuery(goal=plan.goal, arguments=plan.arguments)
+        try:
+            new_plan = self._planner.plan_beside(query, held)
+        except (errors.InvalidInput, errors.NotFound) as error:
+            self._end(plan, tables.FAILED, error.message)
+            return
+        if new_plan.is_reached and not new_plan.moves:
+            self._end(plan, tables.FINISHED, new_plan.outcome)
+            return
+        has_progress = any(step.state == tables.MOVED for step in steps)
+        obstacle = _obstacle(new_plan, steps)
+        if not has_progress and self._seconds_without_progress(plan, now) > self._timeout:
+            self._end(plan, tables.FAILED, f"no volume could be moved for {self._timeout:g} s: {obstacle}")
+            return
+        message = f"made anew with {new_plan.amount}: {obstacle}" if new_plan.moves else f"waits: {obstacle}"
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(plan.stalls, 10))
+        try:
+            added = self._database.run(
+                plan_records.add_generation, plan.id, plan.generation, new_plan.moves, message, pause
+            )
+        except errors.Conflict as error:
+            self._end(plan, tables.FAILED, error.message)
+            return
+        if added and message != plan.message:
+            LOG.info("Plan %s (%s): %s", plan.id, plan.summary, message)
+
+    def _seconds_without_progress(self, plan: MovePlanRow, now: datetime.datetime) -> float:
+        """Return for how many seconds the plan could have made progress, and has made none."""
+        seconds = models.age(now, plan.progress_at) or 0.0
+        here = self._clocks.monotonic() - self._began[plan.id]
+        hours = Hours.parse(plan_records.limits_of(plan).hours)
+        within = hours.seconds_open(self._clocks.local())
+        return min(seconds, here, seconds if within is None else within)
+
+    def _end(self, plan: MovePlanRow, state: str, message: str) -> None:
+        if self._database.run(plan_records.end, plan.id, state, message):
+            level = logging.INFO if state == tables.FINISHED else logging.WARNING
+            LOG.log(level, "Plan %s (%s) is %s: %s", plan.id, plan.summary, state, message)
+
+
+def _obstacle(plan: MovePlan, steps: Sequence[MoveStepRow]) -> str:
+    """Return why the goal is not reached: the reasons of the steps that moved nothing, and of volumes that stay."""
+    unmoved = [step for step in steps if step.state in (tables.WAITING, tables.SKIPPED, tables.STEP_FAILED)]
+    reasons = [f"volume {step.volume_id}: {step.message}" for step in unmoved if step.message]
+    if not plan.is_reached:
+        reasons = [plan.outcome, *(f"volume {volume.volume_id}: {volume.reason}" for volume in plan.staying), *reasons]
+    if not reasons:
+        return "volumes have come since"
+    rest = len(reasons) - _MOST_REASONS
+    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {rest} more" if rest > 0 else "")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of plans that are carried out."""
+
+import logging
+
+from tonnage.extensions.moves.plan_messages import ApplyPlan
+from tonnage.extensions.moves.planner import Planner
+from tonnage.extensions.moves.planning.plan import MovePlan
+from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.extensions.moves.records.plan_records import NewPlan
+from tonnage.ledger.db.database import Database
+
+LOG = logging.getLogger(__name__)
+
+
+class PlanStarter:
+    """Makes plans and records them, so that they are carried out. ``limits`` are those of the options."""
+
+    def __init__(self, database: Database, planner: Planner, limits: Limits) -> None:
+        self._database, self._planner, self._limits = database, planner, limits
+
+    def apply(self, message: ApplyPlan) -> MovePlan:
+        """Return a plan, which is carried out from now on unless it has no moves.
+
+        Raises :class:`~tonnage.capacity.errors.Conflict` if it shares a pool with an unfinished plan,
+        :class:`~tonnage.capacity.errors.InvalidInput` for limits that are none, and the errors of
+        :meth:`~tonnage.extensions.moves.planner.Planner.plan`.
+        """
+        new_plan = NewPlan(
+            id=message.plan_id,
+            goal=message.query.goal,
+            arguments=message.query.arguments,
+            limits=self._limits.changed(message.limits),
+            project_id=message.project_id,
+            user_id=message.user_id,
+        )
+        plan = self._planner.plan(message.query)
+        if not plan.moves:
+            return plan
+        is_new: bool = self._database.run_past_duplicates(plan_records.insert, new_plan, plan)
+        if is_new:
+            LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
+        return plan

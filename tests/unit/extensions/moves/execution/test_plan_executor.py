@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The execution of plans."""
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.extensions.moves.execution.plan_world import PLAN, PlanWorld, pool
+from tests.unit.scheduler.model.storage import Fate
+from tests.unit.scheduler.model.turns import Killed
+from tonnage.capacity import errors
+from tonnage.extensions.moves.records import plan_records
+from tonnage.rpc.messages import DeleteVolume
+
+A, B, C = "a@x#p", "b@x#p", "c@x#p"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def world(sizes: dict[str, list[int]], totals: dict[str, int], **more: object) -> PlanWorld:
+    """Return a world with thin pools, filled."""
+    made = PlanWorld({name: pool(total) for name, total in totals.items()}, **more)  # type: ignore[arg-type]
+    made.report_all()
+    made.fill(sizes)
+    return made
+
+
+def test_a_plan_moves_all_volumes_and_finishes() -> None:
+    plans = world({A: [10, 20, 5]}, {A: 100, B: 100})
+    assert len(plans.apply("empty", target=A).moves) == 3
+    assert plans.carry_on() == "finished"
+    assert plans.message() == f"{A} has no volume"
+    assert set(plans.places().values()) == {B}
+    assert plans.steps() == [(1, 1, 20, "moved"), (2, 1, 10, "moved"), (3, 1, 5, "moved")]
+    assert plans.rows("SELECT * FROM move_plan_pools") == []
+
+
+def test_a_plan_without_moves_leaves_no_row() -> None:
+    plans = world({}, {A: 100, B: 100})
+    plan = plans.apply("empty", target=A)
+    assert (plan.is_reached, plan.moves) == (True, ())
+    assert plans.rows("SELECT * FROM move_plans") == []
+
+
+def test_no_more_moves_run_at_a_time_than_the_limits_allow() -> None:
+    plans = world({A: [10, 10, 10, 10, 10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"moves_per_backend": 2, "in_flight_gb": 15})
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    assert [row[3] for row in plans.steps()] == ["moving", "waiting", "waiting", "waiting", "waiting"]
+    plans.schedulers[0].core.database.run(
+        lambda session: setattr(plan_records.get(session, PLAN), "limits", {"moves_per_backend": 2})
+    )
+    executor.work()
+    executor.work()
+    assert [row[3] for row in plans.steps()] == ["moving", "moving", "waiting", "waiting", "waiting"]
+    assert plans.carry_on() == "finished"
+
+
+def test_moves_begin_within_the_hours_alone() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"hours": "22-06"})
+    assert plans.carry_on(20) == "running"
+    assert plans.steps() == [(1, 1, 10, "waiting")]
+    plans.hour = 23
+    assert plans.carry_on() == "finished"
+
+
+def test_a_move_that_needs_room_waits_until_a_report_shows_it() -> None:
+    plans = world({A: [9], B: [7, 4]}, {A: 20, B: 19, C: 4})
+    assert [(move.size_gb, move.after) for move in plans.apply("empty", target=A).moves] == [(4, ()), (9, (1,))]
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    # The copy is made, and the old one purged, but no backend reports.
+    plans._flush()
+    for _ in range(3):
+        executor.work()
+        plans._flush()
+    assert [row[3] for row in plans.steps()] == ["moved", "waiting"]
+    plans.report_everything()
+    executor.work()
+    assert [row[3] for row in plans.steps()] == ["moved", "moving"]
+    assert plans.carry_on() == "finished"
+
+
+def test_a_step_that_no_longer_holds_is_replaced() -> None:
+    plans = world({A: [10, 8]}, {A: 100, B: 20, C: 18})
+    plan = plans.apply("empty", target=A, limits={"moves": 1})
+    targets = {move.size_gb: move.target for move in plan.moves}
+    assert targets == {10: B, 8: C}
+    # New volumes take the room in one pool; the other has enough.
+    message = plans.create_message(14)
+    plans._open(A, False), plans._open(B, False)
+    [answer] = plans.place(plans.schedulers[0], message)
+    assert answer.pool == C
+    plans._open(B, True)
+    plans.report_everything()
+    assert plans.carry_on() == "finished"
+    rows = plans.rows("SELECT size_gb, generation, target, state, message FROM move_steps ORDER BY number")
+    assert [row[:4] for row in rows] == [(10, 1, B, "moved"), (8, 1, C, "skipped"), (8, 2, B, "moved")]
+    assert "CapacityFilter refused 1" in rows[1][4]
+    assert "no volume" in plans.message()
+
+
+def test_a_volume_that_is_gone_needs_no_move() -> None:
+    plans = world({A: [10, 8]}, {A: 100, B: 20})
+    plans.apply("empty", target=A, limits={"moves": 1})
+    [[volume]] = plans.rows("SELECT volume_id FROM move_steps WHERE number = 2")
+    plans.schedulers[0].core.operations.delete([DeleteVolume(request_id="req-delete", volume_id=volume)])
+    plans.report_everything()
+    assert plans.carry_on() == "finished"
+    assert plans.rows("SELECT state, message FROM move_steps WHERE number = 2") == [
+        ("skipped", f"volume {volume} no longer exists")
+    ]
+
+
+def test_a_plan_fails_when_too_many_moves_have_failed() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"failures": 2})
+    for _ in range(20):
+        plans.executor(plans.schedulers[0]).work()
+        while plans.bus:
+            plans.deliver(plans.bus.pop(0), plans.schedulers[0])
+        for agent in plans.agents.values():
+            assert agent is not None
+            while agent.workers.tasks:
+                agent.work(Fate(fails=True, clean=True))
+        plans.report_everything()
+        plans.pass_time(5)
+    assert plans.state() == "failed"
+    assert plans.message().startswith("2 moves failed, the last of volume ")
+    assert "the storage failed" in plans.message()
+    assert [row[3] for row in plans.steps()] == ["failed", "failed"]
+    assert set(plans.places().values()) == {A}
+
+
+def test_a_plan_waits_for_a_volume_that_is_busy_and_fails_in_the_end() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    [[volume]] = plans.rows("SELECT id FROM volumes")
+    plans.executor(plans.schedulers[0])
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'in-use'"))
+    assert plans.carry_on(5) == "running"
+    assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {volume}: volume")
+    assert plans.carry_on() == "failed"
+    assert plans.message().startswith("no volume could be moved for 120 s: 1 of 1 volumes")
+
+
+def test_a_volume_that_becomes_free_is_moved_after_all() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'in-use'"))
+    assert plans.carry_on(4) == "running"
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'available'"))
+    assert plans.carry_on() == "finished"
+
+
+def test_a_plan_that_shares_a_pool_with_an_unfinished_plan_is_refused() -> None:
+    plans = world({A: [10], C: [4]}, {A: 100, B: 100, C: 50})
+    plans.apply("empty", target=A)
+    with pytest.raises(errors.Conflict, match=rf"pool \S+ is used by plan {PLAN} \(empty {A}\), which is running"):
+        plans.apply("empty", OTHER, target=C)
+    assert plans.rows(f"SELECT * FROM move_plans WHERE id = '{OTHER}'") == []
+    plans.change("pause")
+    with pytest.raises(errors.Conflict, match="which is paused"):
+        plans.apply("empty", OTHER, target=C)
+    plans.change("stop")
+    plans.apply("empty", OTHER, target=C)
+
+
+def test_the_same_request_to_start_a_plan_has_no_second_effect() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    plans.apply("empty", target=A)
+    assert len(plans.steps()) == 1
+
+
+def test_a_paused_plan_starts_no_move_and_a_stopped_one_leaves_nothing_half_done() -> None:
+    plans = world({A: [10, 8, 6]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"moves": 1})
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    plans.change("pause")
+    assert plans.carry_on(5) == "paused"
+    assert [row[3] for row in plans.steps()] == ["moved", "waiting", "waiting"]
+    plans.change("resume")
+    executor.work()
+    assert [row[3] for row in plans.steps()] == ["moved", "moving", "waiting"]
+    plans.change("stop")
+    assert [row[3] for row in plans.steps()] == ["moved", "moving", "skipped"]
+    assert plans.rows("SELECT COUNT(*) FROM move_plan_pools") == [(2,)]
+    for _ in range(3):
+        executor.work()
+        plans.report_everything()
+    assert [row[3] for row in plans.steps()] == ["moved", "moved", "skipped"]
+    assert plans.rows("SELECT COUNT(*) FROM move_plan_pools") == [(0,)]
+    assert sorted(plans.places().values()) == [A, B, B]
+    with pytest.raises(errors.Conflict, match=f"plan {PLAN} is stopped: only a running or paused plan can be resumed"):
+        plans.change("resume")
+    plans.change("stop")
+
+
+def test_a_process_that_dies_between_mark_and_request_loses_no_move() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    dying = plans.executor(plans.schedulers[0])
+    dying._place = _die
+    with pytest.raises(Killed):
+        dying.work()
+    assert plans.steps() == [(1, 1, 10, "moving")]
+    plans.start_scheduler()
+    assert plans.carry_on() == "finished"
+    assert plans.rows("SELECT COUNT(*) FROM move_steps") == [(1,)]
+
+
+def test_two_schedulers_that_carry_on_the_same_plan_move_each_volume_once() -> None:
+    plans = world({A: [10, 8, 6, 4]}, {A: 100, B: 100}, schedulers=2)
+    plans.apply("empty", target=A)
+    for _ in range(12):
+        for scheduler in plans.schedulers:
+            plans.executor(scheduler).work()
+        plans.report_everything()
+    assert plans.state() == "finished"
+    assert [row[3] for row in plans.steps()] == ["moved"] * 4
+    assert plans.rows("SELECT COUNT(*) FROM request_keys WHERE request_id LIKE 'move-%'") == [(4,)]
+
+
+def _die(*arguments: object) -> None:
+    raise Killed

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of plans."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.extensions.moves.clouds import Cloud
+from tests.unit.ledger.records import new_id
+from tonnage.capacity import errors
+from tonnage.extensions.moves.plan_messages import ApplyPlan
+from tonnage.extensions.moves.plan_start import PlanStarter
+from tonnage.extensions.moves.planner import Planner
+from tonnage.extensions.moves.planning.plan import PlanQuery
+from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.scheduler.simulation.simulator import Snapshot
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud().add("a", 100, [30]).add("b", 100).add("c", 100)
+
+
+def starter(cloud: Cloud) -> PlanStarter:
+    snapshots: Any = SimpleNamespace(take=lambda: Snapshot(cloud.table, cloud.rules, 20.0, {}, "nova"))
+    return PlanStarter(cloud.database, Planner(cloud.database, snapshots), Limits(moves=5))
+
+
+def message(target: str, **limits: Any) -> ApplyPlan:
+    query = PlanQuery(goal="empty", arguments={"target": target})
+    return ApplyPlan(plan_id=new_id(), query=query, limits=limits, user_id="ann")
+
+
+def test_a_plan_is_recorded_with_its_limits(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    order = message("h@a#p", moves_per_backend=1)
+    assert len(starter(cloud).apply(order).moves) == 1
+    starter(cloud).apply(order)
+    [row] = cloud.database.run(plan_records.open_plans)
+    assert (row.id, row.user_id, row.state) == (order.plan_id, "ann", "running")
+    assert plan_records.limits_of(row) == Limits(moves=5, moves_per_backend=1)
+    assert caplog.messages == [f"Plan {order.plan_id} (empty h@a#p) begins: 1 move of 30 GiB"]
+
+
+def test_a_plan_without_moves_or_with_wrong_limits_is_not_recorded(cloud: Cloud) -> None:
+    assert starter(cloud).apply(message("h@b#p")).moves == ()
+    with pytest.raises(errors.InvalidInput, match="moves is 0"):
+        starter(cloud).apply(message("h@a#p", moves=0))
+    assert cloud.database.run(plan_records.open_plans) == []
