@@ -130,8 +130,10 @@ class Cloud:
             if not pools[move.source].thin:
                 used[move.source] -= move.size_gb
             place[move.volume_id] = move.target
-            assert move.target_level.promised_gb == round(promised[move.target], 2)
-            assert move.source_level.promised_gb == round(promised[move.source], 2)
+            for level, name in ((move.target_level, move.target), (move.source_level, move.source)):
+                # The levels of the goal fit count the volumes that it makes room for, where an earlier one goes.
+                lack = level.promised_gb - round(promised[name], 2)
+                assert lack == 0 or (lack > 0 and plan.goal.startswith("make room"))
         assert len({move.volume_id for move in plan.moves}) == len(plan.moves), "a volume moves twice"
         self.places, self.promised = place, promised
 
