@@ -55,6 +55,33 @@ OPTIONS: list[cfg.Opt] = [
         help="Kubeconfig file of the API server from which claims, storage classes and labels of nodes are read. "
         "Unset, it is the cluster that this process runs in.",
     ),
+    cfg.BoolOpt(
+        "read_capacity_objects",
+        default=False,
+        help="Take over the CSIStorageCapacity objects that provisioners publish, of all namespaces, as pools of their "
+        "drivers. The extender does this. The objects of tonnage-publisher are left out.",
+    ),
+    cfg.ListOpt(
+        "capacity_object_drivers",
+        default=[],
+        help="Drivers whose CSIStorageCapacity objects are taken over, by the provisioner of their storage classes. "
+        "Empty: all drivers.",
+    ),
+    cfg.DictOpt(
+        "capacity_object_disks",
+        default={},
+        help="Names for the disks of storage classes, such as fast:ssd, safe:ssd. Classes of a driver with the same "
+        "name share their disks on the same nodes. Classes without a name share them if all their parameters are the "
+        "same, except the file system and those of Kubernetes (csi.storage.k8s.io/...).",
+    ),
+    cfg.FloatOpt(
+        "capacity_object_lifetime",
+        default=180.0,
+        min=30.0,
+        max=3600.0,
+        help="Seconds for which figures from CSIStorageCapacity objects are used after the last sign that their "
+        "provisioner works: pods of the objects' owner are ready, and its lease, if it has one, is renewed.",
+    ),
     cfg.StrOpt(
         "publisher_namespace",
         help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to. Unset, it writes none.",

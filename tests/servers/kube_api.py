@@ -3,7 +3,7 @@
 
 Tests set the nodes, storage classes and claims. ``CSIStorageCapacity`` objects are created, replaced and deleted by the
 rules of the API: names are unique, the resource version must be current, class and topology cannot change. Pending pods
-can be watched.
+can be watched, and ``CSIStorageCapacity`` objects of all namespaces.
 """
 
 import contextlib
@@ -28,6 +28,7 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 _CAPACITIES = re.compile(
     r"/apis/storage\.k8s\.io/(?P<version>v[^/]+)/namespaces/(?P<namespace>[^/]+)/csistoragecapacities(?:/(?P<name>.+))?"
 )
+_ALL_CAPACITIES = re.compile(r"/apis/storage\.k8s\.io/(?P<version>v[^/]+)/csistoragecapacities")
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -64,6 +65,7 @@ class KubeApi:
         self._pods: dict[str, dict[str, Any]] = {}
         self._events: list[tuple[int, dict[str, Any]]] = []
         self._forgotten = 0
+        self._capacity_events: list[tuple[int, dict[str, Any]]] = []
         self._ends = 0
         self._versions = itertools.count(1)
         self._lock = threading.Condition()
@@ -101,12 +103,23 @@ class KubeApi:
         """Add a node. ``_`` in label names stands for ``/``."""
         self.nodes[name] = {key.replace("_", "/"): value for key, value in labels.items()}
 
-    def add_class(self, name: str, driver: str, mode: str = "WaitForFirstConsumer") -> None:
+    def add_object(self, path: str, **body: Any) -> None:
+        """Add any object, or a list of objects, at a path."""
+        self._objects[path] = body
+
+    def remove_object(self, path: str) -> None:
+        """Delete an object that was added at a path."""
+        del self._objects[path]
+
+    def add_class(
+        self, name: str, driver: str, mode: str = "WaitForFirstConsumer", parameters: Mapping[str, str] | None = None
+    ) -> None:
         """Add a storage class."""
         self._objects[f"{CLASSES}/{name}"] = {
             "metadata": {"name": name},
             "provisioner": driver,
             "volumeBindingMode": mode,
+            **({} if parameters is None else {"parameters": parameters}),
         }
 
     def add_pod(self, name: str, uid: str, phase: str = "Pending", node: str | None = None) -> None:
@@ -226,8 +239,40 @@ class KubeApi:
         }
 
     def add_capacity(self, body: dict[str, Any]) -> None:
-        """Add a ``CSIStorageCapacity`` object."""
-        self.capacities[body["metadata"]["name"]] = {**body, "metadata": {**body["metadata"], **self._version()}}
+        """Add a ``CSIStorageCapacity`` object, or change it."""
+        with self._lock:
+            name = body["metadata"]["name"]
+            kind = "MODIFIED" if name in self.capacities else "ADDED"
+            self.capacities[name] = {**body, "metadata": {**body["metadata"], **self._version()}}
+            self._record_capacity(kind, self.capacities[name])
+
+    def remove_capacity(self, name: str) -> None:
+        """Delete a ``CSIStorageCapacity`` object."""
+        with self._lock:
+            removed = self.capacities.pop(name)
+            self._record_capacity("DELETED", {**removed, "metadata": {**removed["metadata"], **self._version()}})
+
+    def _record_capacity(self, kind: str, body: dict[str, Any]) -> None:
+        self._capacity_events.append((int(body["metadata"]["resourceVersion"]), {"type": kind, "object": body}))
+        self._lock.notify_all()
+
+    def watch_capacities(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the events of ``CSIStorageCapacity`` objects after a resource version, until the watch ends."""
+        since, ends, at = int(query["resourceVersion"]), self._ends, 0
+        if since < self._forgotten:
+            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old"}
+            yield {"type": "ERROR", "object": {**status, "reason": "Expired", "code": 410}}
+            return
+        while True:
+            with self._lock:
+                while self._ends == ends and len(self._capacity_events) == at:
+                    self._lock.wait()
+                if self._ends != ends:
+                    return
+                news, at = self._capacity_events[at:], len(self._capacity_events)
+            for version, event in news:
+                if version > since and _is_selected(event["object"], query.get("labelSelector", "")):
+                    yield event
 
     def _version(self) -> dict[str, str]:
         return {"resourceVersion": str(next(self._versions))}
@@ -236,13 +281,13 @@ class KubeApi:
         with self._lock:
             if method in self.failing:
                 raise _Refused(self.failing[method], "as the test wants it")
-            asked = _CAPACITIES.fullmatch(path)
+            asked = _CAPACITIES.fullmatch(path) or _ALL_CAPACITIES.fullmatch(path)
             if asked is not None and asked["version"] != self.version:
                 raise _Refused(404, "NotFound")
             if method != "GET" and asked is not None:
                 return self._write(method, asked["name"] or body["metadata"]["name"], body)
             if asked is not None:
-                return _page(self._labelled(query.get("labelSelector", "")), query)
+                return self._read_capacities(asked.groupdict().get("name"), query)
             if path == NODES:
                 listed = [{"metadata": {"name": name, "labels": each}} for name, each in self.nodes.items()]
                 page = _page(listed, query)
@@ -258,9 +303,16 @@ class KubeApi:
                 raise _Refused(404, "NotFound")
             return self._objects[path]
 
+    def _read_capacities(self, name: str | None, query: dict[str, str]) -> Any:
+        if name is not None and name not in self.capacities:
+            raise _Refused(404, "NotFound")
+        if name is not None:
+            return self.capacities[name]
+        page = _page(self._labelled(query.get("labelSelector", "")), query)
+        return {**page, "metadata": {**page["metadata"], **self._version()}}
+
     def _labelled(self, selector: str) -> list[dict[str, Any]]:
-        key, _, value = selector.partition("=")
-        return [each for each in self.capacities.values() if each["metadata"].get("labels", {}).get(key) == value]
+        return [each for each in self.capacities.values() if _is_selected(each, selector)]
 
     def _write(self, method: str, name: str, body: Any) -> Any:
         there = self.capacities.get(name)
@@ -308,7 +360,8 @@ class KubeApi:
                 else:
                     kube_api.before_write()
                 if "watch=true" in where.query:
-                    return self._stream(dict(parse.parse_qsl(where.query)))
+                    selected = kube_api.watch_capacities if _ALL_CAPACITIES.fullmatch(where.path) else watch
+                    return self._stream(selected(dict(parse.parse_qsl(where.query))))
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
                 try:
@@ -323,14 +376,14 @@ class KubeApi:
                 self.end_headers()
                 self.wfile.write(raw)
 
-            def _stream(self, query: dict[str, str]) -> None:
+            def _stream(self, events: Iterator[dict[str, Any]]) -> None:
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 # The client may disconnect at any time.
                 with contextlib.suppress(OSError):
-                    for event in watch(query):
+                    for event in events:
                         line = json.dumps(event).encode() + b"\n"
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                     self.wfile.write(b"0\r\n\r\n")
@@ -341,6 +394,13 @@ class KubeApi:
                 """Write nothing."""
 
         return Handler
+
+
+def _is_selected(body: dict[str, Any], selector: str) -> bool:
+    """Return whether an object has the label that a selector names, or with ``!=`` does not."""
+    key, _, value = selector.partition("=")
+    has_value = body["metadata"].get("labels", {}).get(key.removesuffix("!")) == value
+    return not has_value if key.endswith("!") else has_value
 
 
 def _page(found: list[Any], query: dict[str, str]) -> dict[str, Any]:

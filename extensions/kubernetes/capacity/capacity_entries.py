@@ -52,6 +52,9 @@ def build_entries(
     for storage_class in classes:
         storage_name = storage_for_class(storage_by_class, storage_class)
         for pool in () if storage_name is None else storage_by_class[storage_name].pools:
+            # kube-scheduler reads the object that these figures come from.
+            if pool.object_name is not None:
+                continue
             if pool.capacity is None or (pool.expires_at is not None and pool.expires_at <= now):
                 continue
             maximum_volume_size = (

@@ -95,6 +95,38 @@ def lock(session: orm.Session, name: str) -> tables.CsiDriver | None:
     return row
 
 
+def lock_or_create(session: orm.Session, name: str) -> tables.CsiDriver:
+    """Lock a driver's row until the transaction ends, and return it. A new driver tracks capacity."""
+    row = lock(session, name)
+    if row is None:
+        row = _insert(session, name)
+        row.capacity_tracking = True
+    return row
+
+
+def write_pools(
+    session: orm.Session,
+    row: tables.CsiDriver,
+    pools: Sequence[tuple[str, Pool]],
+    removed: Collection[tuple[str, str]] = (),
+) -> None:
+    """Write whole pools, each given with its storage class, and remove others, each a storage class and a name.
+
+    The transaction has locked the driver's row. Raises :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    update = _StorageUpdate(session, row.uid, row.version + 1)
+    update.write(pools, removed)
+    row.version += update.changed
+    row.layout += update.layout_changed
+    session.flush()
+
+
+def drivers_with_objects(session: orm.Session) -> set[str]:
+    """Return the names of the drivers with figures from ``CSIStorageCapacity`` objects."""
+    query = sa.select(tables.CsiDriver.name).join(_POOL, _POOL.driver_uid == tables.CsiDriver.uid)
+    return set(session.scalars(query.where(_POOL.object_name.is_not(None)).distinct()))
+
+
 def read_storage(session: orm.Session, uid: str) -> tuple[Storage, ...]:
     """Return the storage of a driver, ordered by storage class and pool name."""
     pools_by_class: dict[str, list[Pool]] = {
@@ -175,8 +207,35 @@ class _StorageUpdate:
                 self.layout_changed = True
             self._write(row, old, new)
 
+    def write(self, pools: Sequence[tuple[str, Pool]], removed: Collection[tuple[str, str]]) -> None:
+        """Write whole pools, each given with its storage class, and remove others."""
+        classes = self.session.scalars(sa.select(_STORAGE.storage_class).where(_STORAGE.driver_uid == self.uid))
+        stored_classes = set(classes)
+        by_class: dict[str, list[Pool]] = {}
+        for storage_class, pool in pools:
+            by_class.setdefault(storage_class, []).append(pool)
+        for storage_class, class_pools in by_class.items():
+            if storage_class not in stored_classes:
+                self.session.add(_STORAGE(driver_uid=self.uid, storage_class=storage_class))
+                self.changed = self.layout_changed = True
+            rows = self._find_rows(storage_class, [pool.name for pool in class_pools])
+            for pool in class_pools:
+                pool.validate(storage_class)
+                row = rows.get(pool.name)
+                old = Pool(name=pool.name) if row is None else _pool(row)
+                if row is None:
+                    row = _POOL(driver_uid=self.uid, storage_class=storage_class, name=pool.name)
+                    self.session.add(row)
+                    self.layout_changed = True
+                elif old == pool:
+                    continue
+                self._write(row, old, pool)
+        for storage_class, name in removed:
+            self._delete(_POOL, (_POOL.storage_class == storage_class, _POOL.name == name))
+
     def _write(self, row: tables.CsiPool, old: Pool, new: Pool) -> None:
         self.changed = True
+        row.object_name, row.object_version = new.object_name, new.object_version
         row.version = self.version
         row.capacity, row.maximum_volume_size, row.expires_at = new.capacity, new.maximum_volume_size, new.expires_at
         if (old.node_topology, old.node_list, old.backing_id) != (new.node_topology, new.node_list, new.backing_id):
@@ -238,6 +297,8 @@ def _pool(row: Any) -> Pool:
         maximum_volume_size=row.maximum_volume_size,
         expires_at=expires,
         backing_id=row.backing_id,
+        object_name=row.object_name,
+        object_version=row.object_version,
     )
 
 

@@ -25,6 +25,9 @@ class Pool:
     both are None. ``capacity`` is None if it is unknown, and then no volume fits. ``maximum_volume_size`` is the
     largest volume, if that is less than the capacity. After ``expires_at``, UTC by the database's clock, the figures
     are not used. Pools of the driver with the same ``backing_id`` draw on the same disks.
+
+    ``object_name``, ``namespace/name``, and ``object_version`` are those of the ``CSIStorageCapacity`` object of
+    another program that the figures come from, None for other figures.
     """
 
     name: str
@@ -34,6 +37,8 @@ class Pool:
     maximum_volume_size: int | None = None
     expires_at: datetime.datetime | None = None
     backing_id: str | None = None
+    object_name: str | None = None
+    object_version: int | None = None
 
     def validate(self, storage_class: str) -> None:
         """Raise :class:`~tonnage.capacity.errors.InvalidInput` if the accessibility of the pool is invalid."""

@@ -11,6 +11,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import objects
 from tonnage.extensions.kubernetes.cluster.objects import (
     SNAPSHOT_GROUP,
+    CapacityVersion,
     NodeList,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -89,6 +90,24 @@ class ClusterReader:
             plural="volumesnapshots",
             name=name,
         )
+
+    def capacity_version(self, full_name: str) -> int | None:
+        """Return the resource version of a ``CSIStorageCapacity`` object, ``namespace/name``; None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        namespace, _, name = full_name.partition("/")
+        # Without a resource version the answer is not from a cache.
+        capacity = self._read(
+            CapacityVersion,
+            self._custom.get_namespaced_custom_object,
+            group="storage.k8s.io",
+            version="v1",
+            namespace=namespace,
+            plural="csistoragecapacities",
+            name=name,
+        )
+        return None if capacity is None else int(capacity.metadata.resource_version)
 
     def storage_class(self, name: str) -> StorageClass | None:
         """Return a storage class, None if there is none.

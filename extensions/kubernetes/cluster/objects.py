@@ -199,13 +199,19 @@ class PodSpec(Struct, rename="camel"):
 
 
 class ListMetadata(Struct, rename="camel"):
-    """The metadata of a list, with its resource version."""
+    """The metadata of a list or an object, with its resource version."""
 
     resource_version: str
 
 
 class PodList(Struct):
     """A list of pods, reduced to its resource version."""
+
+    metadata: ListMetadata
+
+
+class CapacityVersion(Struct):
+    """A ``CSIStorageCapacity`` object, reduced to its resource version."""
 
     metadata: ListMetadata
 

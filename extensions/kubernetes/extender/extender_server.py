@@ -9,7 +9,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import falcon
@@ -125,8 +125,8 @@ def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[
     return app
 
 
-class PodClaimTasks(Protocol):
-    """The background tasks for the claims of pods."""
+class BackgroundTasks(Protocol):
+    """Tasks on threads of their own: the release of claims for pods, and the import of figures of provisioners."""
 
     def start(self) -> None:
         """Start the tasks."""
@@ -136,7 +136,7 @@ class PodClaimTasks(Protocol):
 
 
 class ExtenderServer(Server):
-    """The server of the extender, with the background tasks for claims if it claims capacity.
+    """The server of the extender, with its background tasks.
 
     ``warm_up`` is called on a thread of its own when the server starts.
     """
@@ -147,7 +147,7 @@ class ExtenderServer(Server):
         application: WsgiApp,
         limits: ServerLimits,
         tls: ssl.SSLContext | None,
-        claim_tasks: PodClaimTasks | None,
+        tasks: Sequence[BackgroundTasks],
         warm_up: Callable[[], None],
     ) -> None:
         listener = Listener(
@@ -157,21 +157,21 @@ class ExtenderServer(Server):
             options=("[kubernetes] extender_listen", "extender_listen_port"),
         )
         super().__init__(listener, application, limits, tls)
-        self._claim_tasks = claim_tasks
+        self._tasks = tasks
         self._warming = threading.Thread(target=warm_up, name="extender warm-up", daemon=True)
 
     def start(self) -> None:
         """Serve on threads. Raises as :meth:`listen`, which it calls if that was not done."""
         self._warming.start()
         super().start()
-        if self._claim_tasks is not None:
-            self._claim_tasks.start()
+        for tasks in self._tasks:
+            tasks.start()
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and stop the background tasks."""
         super().stop()
-        if self._claim_tasks is not None:
-            self._claim_tasks.stop()
+        for tasks in self._tasks:
+            tasks.stop()
         if self._warming.is_alive():
             self._warming.join(_WARMING_SECONDS)
 
@@ -210,7 +210,7 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
         _mutual_tls(*files) if all(files) else None,
-        None if lease is None else _pod_claim_tasks(database, cluster, lease),
+        [*_claim_tasks(database, cluster, options), *_import_tasks(database, cluster, options)],
         extender.warm_up,
     )
 
@@ -225,11 +225,26 @@ def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:
         ) from error
 
 
-def _pod_claim_tasks(database: Database, cluster: ClusterReader, lease: float) -> PodClaimTasks:
-    # The module needs the Kubernetes client, an optional dependency.
-    from tonnage.extensions.kubernetes.fit import pod_claim_tasks
+def _claim_tasks(database: Database, cluster: ClusterReader, options: Any) -> Iterator[BackgroundTasks]:
+    if options.extender_reserves:
+        # The module needs the Kubernetes client, an optional dependency.
+        from tonnage.extensions.kubernetes.fit import pod_claim_tasks
 
-    return pod_claim_tasks.PodClaimTasks(database, cluster, lease)
+        yield pod_claim_tasks.PodClaimTasks(database, cluster, options.extender_lease, options.capacity_object_lifetime)
+
+
+def _import_tasks(database: Database, cluster: ClusterReader, options: Any) -> Iterator[BackgroundTasks]:
+    if options.read_capacity_objects:
+        # The module needs the Kubernetes client, an optional dependency.
+        from tonnage.extensions.kubernetes.provisioner import import_tasks
+
+        yield import_tasks.ImportTasks(
+            database,
+            cluster.api,
+            options.capacity_object_lifetime,
+            options.capacity_object_drivers,
+            options.capacity_object_disks,
+        )
 
 
 def _mutual_tls(cert: str, key: str, authority: str) -> ssl.SSLContext:

@@ -51,13 +51,21 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class FiguresVersion:
-    """The driver's version at the last write of a pool's figures, and their expiry, UTC."""
+    """The driver's version at the last write of a pool's figures, and their expiry, UTC.
+
+    ``object_name`` and ``object_version`` are those of the ``CSIStorageCapacity`` object that the figures come from.
+    """
 
     version: int
     expires_at: datetime.datetime | None
+    object_name: str | None = None
+    object_version: int | None = None
 
     def is_later_report_than(self, other: "FiguresVersion") -> bool:
         """Return whether these figures are of a later report. Figures with the same expiry are of the same report."""
+        if self.object_name is not None:
+            # Only the expiry of an unchanged object is renewed.
+            return self.object_version != other.object_version
         return self.version != other.version and (self.expires_at is None or self.expires_at != other.expires_at)
 
 
@@ -66,12 +74,14 @@ class PodClaim:
     """A claim for a pod, ``namespace/name``.
 
     ``figures`` has the versions of the usable figures of its pool and of all pools on the same disks. It is empty if
-    its own pool has no usable figures.
+    its own pool has no usable figures. ``has_object`` tells whether its pool, usable or not, comes from a
+    ``CSIStorageCapacity`` object.
     """
 
     claim: Claim
     pod: str
     figures: Mapping[PoolKey, FiguresVersion]
+    has_object: bool = False
 
 
 def now(session: orm.Session) -> datetime.datetime:
@@ -193,6 +203,12 @@ def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
     return [_claim(row[0], row[1]) for row in session.execute(query) if row[0].expires_at > at]
 
 
+def pools_claimed_for_pods(session: orm.Session) -> set[tuple[str, PoolKey]]:
+    """Return the pools with claims for pods, each with the uid of its driver. Some of the claims may have expired."""
+    query = sa.select(_CLAIM.driver_uid, _CLAIM.storage_class, _CLAIM.pool).where(_CLAIM.pod.is_not(None)).distinct()
+    return {(uid, (storage_class, pool)) for uid, storage_class, pool in session.execute(query)}
+
+
 def list_for_pods(session: orm.Session) -> list[PodClaim]:
     """Return the active claims for pods."""
     at = now(session)
@@ -220,12 +236,13 @@ def list_for_pods(session: orm.Session) -> list[PodClaim]:
             )
     claims = []
     for row, driver, pool in rows:
+        has_object = getattr(pool, "object_name", None) is not None
         if row.expires_at > at and row.pod is not None:
             figures: Mapping[PoolKey, FiguresVersion] = {}
             if _in_use(pool, at):
                 shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))
                 figures = shared or _figures_versions(pool)
-            claims.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures))
+            claims.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures, has_object=has_object))
     return claims
 
 
@@ -236,7 +253,8 @@ def _in_use(pool: tables.CsiPool | None, at: datetime.datetime) -> bool:
 
 
 def _figures_versions(pool: tables.CsiPool) -> dict[PoolKey, FiguresVersion]:
-    return {(pool.storage_class, pool.name): FiguresVersion(pool.version, pool.expires_at)}
+    figures = FiguresVersion(pool.version, pool.expires_at, pool.object_name, pool.object_version)
+    return {(pool.storage_class, pool.name): figures}
 
 
 def _claim(row: tables.CsiClaim, driver: str) -> Claim:

@@ -11,9 +11,10 @@ For each volume of a claim:
 * A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
 * While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
   has been provisioned.
-* After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, have been
-  written three times. The first write, and a report that was being collected at that moment, may not include the
-  volume. If that does not happen, or the pool was removed, the claim ends with its lease.
+* After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, include
+  it (:mod:`tonnage.extensions.kubernetes.fit.volume_settlement`). If that does not happen, or the pool was removed, the
+  claim ends with its lease. For a pool with figures from a ``CSIStorageCapacity`` object the lease is renewed until
+  then, because such figures may be as before the volume at any later time.
 
 The claim of a pod is released as a whole, when all of its volumes are releasable.
 """
@@ -30,19 +31,19 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity import node_accessibility
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 from tonnage.extensions.kubernetes.cluster.objects import PersistentVolumeClaim, Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import INLINE_SUFFIX
 from tonnage.extensions.kubernetes.fit import capacity_claims
-from tonnage.extensions.kubernetes.fit.capacity_claims import Claim, FiguresVersion, PodClaim
+from tonnage.extensions.kubernetes.fit.capacity_claims import Claim, PodClaim
+from tonnage.extensions.kubernetes.fit.volume_settlement import VolumeSettlement
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-#: Number of writes of the figures after a volume was seen. Agents report while tonnage-publisher has not imported their
-#: last report yet.
-_REQUIRED_WRITES = 3
+#: The least time for which the provisioner of figures has to work until they include a volume: a minute until it asks
+#: the plug-in again, and another one for what is slow.
+_SETTLING_TIME = timedelta(seconds=120)
 
 #: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.
 _MAX_FAILURES = 3
@@ -63,33 +64,15 @@ class PodLookup(Protocol):
     def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the named nodes that exist."""
 
+    def capacity_version(self, full_name: str) -> int | None:
+        """Return the resource version of a ``CSIStorageCapacity`` object, ``namespace/name``; None if there is none."""
+
 
 class _VolumeState(enum.Enum):
     WAITING = enum.auto()
     PROVISIONING = enum.auto()
     PROVISIONED = enum.auto()
     RELEASABLE = enum.auto()
-
-
-@dataclass(slots=True)
-class _FiguresTracker:
-    """The last figures of each pool that matters to a volume, and their writes since the volume was seen."""
-
-    figures: Mapping[PoolKey, FiguresVersion] = field(default_factory=dict)
-    writes: dict[PoolKey, int] = field(default_factory=dict)
-
-    def update(self, figures: Mapping[PoolKey, FiguresVersion]) -> None:
-        """Count the new writes. A pool that has been without figures starts again at 0."""
-        writes = {}
-        for pool, version in figures.items():
-            previous = self.figures.get(pool)
-            writes[pool] = 0 if previous is None else self.writes[pool] + version.is_later_report_than(previous)
-        self.figures, self.writes = figures, writes
-
-    @property
-    def include_volume(self) -> bool:
-        """Return whether the figures of every pool include the volume."""
-        return bool(self.writes) and min(self.writes.values()) >= _REQUIRED_WRITES
 
 
 @dataclass(slots=True)
@@ -101,7 +84,7 @@ class _HolderState:
     checked_at: datetime | None = None
     pod_exists: bool = True
     states: dict[str, _VolumeState] = field(default_factory=dict)
-    trackers: dict[str, _FiguresTracker] = field(default_factory=dict)
+    settlements: dict[str, VolumeSettlement] = field(default_factory=dict)
 
     @property
     def provisioning(self) -> bool:
@@ -112,7 +95,7 @@ class _HolderState:
         """Return whether all claims can be released."""
         return self.checked_at is not None and all(
             state is _VolumeState.RELEASABLE
-            or (state is _VolumeState.PROVISIONED and self.trackers[volume].include_volume)
+            or (state is _VolumeState.PROVISIONED and self.settlements[volume].is_included)
             for volume, state in self.states.items()
         )
 
@@ -120,11 +103,14 @@ class _HolderState:
 class ClaimReleaser:
     """Releases the claims of pods. ``lease`` is the number of seconds of a claim.
 
+    ``lifetime`` is the number of seconds from the last sign of life of a provisioner to the expiry of its figures.
+
     One thread calls :meth:`run_once`, any thread may call :meth:`notify`. Several processes may release claims at once.
     """
 
-    def __init__(self, database: Database, cluster: PodLookup, lease: float) -> None:
+    def __init__(self, database: Database, cluster: PodLookup, lease: float, lifetime: float = 180.0) -> None:
         self._database, self._cluster, self._lease = database, cluster, timedelta(seconds=lease)
+        self._lifetime = timedelta(seconds=lifetime)
         self._pool_cache = PoolCache()
         self._states: dict[str, _HolderState] = {}
         self._lock = threading.Lock()
@@ -172,7 +158,7 @@ class ClaimReleaser:
         for holder, part in sorted(by_holder.items(), key=lambda pair: pair[0] in self._failed):
             if self._stopped:
                 break
-            holder_state = self._state_for(holder, part)
+            holder_state = self._state_for(holder, part, now)
             if all_notified or part[0].pod in notified:
                 holder_state.checked_at = None
             if failures == _MAX_FAILURES:
@@ -200,12 +186,15 @@ class ClaimReleaser:
             if deleted:
                 LOG.info("Pod %s: released the capacity that was claimed for it on %s", rows[0].pod, rows[0].claim.node)
             return deleted
-        if provisioned or (holder_state.provisioning and holder_state.expires_at - now < self._lease / 2):
+        is_needed = holder_state.provisioning or any(
+            row.has_object and holder_state.states.get(row.claim.volume) is _VolumeState.PROVISIONED for row in rows
+        )
+        if provisioned or (is_needed and holder_state.expires_at - now < self._lease / 2):
             self._database.run(capacity_claims.renew, holder, holder_state.expires_at, now + self._lease)
             holder_state.expires_at = now + self._lease
         return False
 
-    def _state_for(self, holder: str, rows: Sequence[PodClaim]) -> _HolderState:
+    def _state_for(self, holder: str, rows: Sequence[PodClaim], now: datetime) -> _HolderState:
         """Return the updated state of a holder's claims."""
         claim_keys, expires_at = tuple(_claim_key(row.claim) for row in rows), rows[0].claim.expires_at
         holder_state = self._states.get(holder)
@@ -216,8 +205,8 @@ class ClaimReleaser:
             holder_state.expires_at, holder_state.checked_at = expires_at, None
         for row in rows:
             # The pod is checked after these figures were read.
-            if (tracker := holder_state.trackers.get(row.claim.volume)) is not None:
-                tracker.update(row.figures)
+            if (settlement := holder_state.settlements.get(row.claim.volume)) is not None:
+                settlement.update(row.figures, now)
         return holder_state
 
     def _check(self, holder_state: _HolderState, rows: Sequence[PodClaim]) -> bool:
@@ -230,9 +219,20 @@ class ClaimReleaser:
         holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
         holder_state.pod_exists = pod is not None
         provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
-        trackers = holder_state.trackers
-        holder_state.trackers = {volume: trackers.get(volume, _FiguresTracker()) for volume in provisioned}
-        return not provisioned <= trackers.keys()
+        settlements = holder_state.settlements
+        holder_state.settlements = {
+            row.claim.volume: settlements.get(row.claim.volume) or self._new_settlement(row)
+            for row in rows
+            if row.claim.volume in provisioned
+        }
+        return not provisioned <= settlements.keys()
+
+    def _new_settlement(self, row: PodClaim) -> VolumeSettlement:
+        """Return the settlement of a volume that has just been seen."""
+        names = {version.object_name for version in row.figures.values() if version.object_name is not None}
+        versions = {name: self._cluster.capacity_version(name) for name in names}
+        object_versions = {name: version for name, version in versions.items() if version is not None}
+        return VolumeSettlement(max(self._lease, _SETTLING_TIME), self._lifetime, object_versions)
 
     def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None) -> _VolumeState:
         volume, node = row.claim.volume, row.claim.node

@@ -22,8 +22,8 @@ _DEBOUNCE_SECONDS = 0.1
 class PodClaimTasks:
     """Runs the watch on pods, and the release of claims that pods no longer need."""
 
-    def __init__(self, database: Database, cluster: ClusterReader, lease: float) -> None:
-        self._releaser = ClaimReleaser(database, cluster, lease)
+    def __init__(self, database: Database, cluster: ClusterReader, lease: float, lifetime: float = 180.0) -> None:
+        self._releaser = ClaimReleaser(database, cluster, lease, lifetime)
         self._watch = PodWatch(cluster.api, self._notify)
         self._worker = Worker("pod-claims", self._run_once, retry_pause=_RETRY_SECONDS)
         self._last_failure = ""

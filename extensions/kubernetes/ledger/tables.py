@@ -14,7 +14,8 @@ class CsiDriver(Base):
     """A storage driver of a Kubernetes cluster. Clients of the REST API write its storage.
 
     A transaction that changes the driver's storage or claims capacity locks this row. ``version`` increases with each
-    change, ``layout`` with each change of anything but capacities, sizes and times.
+    change, ``layout`` with each change of anything but capacities, sizes and times. ``objects_version`` is the resource
+    version at which the cluster's ``CSIStorageCapacity`` objects were read last, None if they have not been.
     """
 
     __tablename__ = "csi_drivers"
@@ -24,6 +25,7 @@ class CsiDriver(Base):
     capacity_tracking: orm.Mapped[bool | None] = orm.mapped_column()
     version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
     layout: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
+    objects_version: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
@@ -37,7 +39,11 @@ class CsiStorage(Base):
 
 
 class CsiPool(Base):
-    """A pool of such a storage. Sizes are bytes. ``version`` is the driver's version at the last write of this row."""
+    """A pool of such a storage. Sizes are bytes. ``version`` is the driver's version at the last write of this row.
+
+    ``object_name``, ``namespace/name``, and ``object_version`` are those of the ``CSIStorageCapacity`` object that the
+    figures come from, None for other figures.
+    """
 
     __tablename__ = "csi_pools"
     __table_args__ = (sa.Index("ix_csi_pools_driver_uid_version", "driver_uid", "version"),)
@@ -51,6 +57,8 @@ class CsiPool(Base):
     maximum_volume_size: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     expires_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
+    object_name: orm.Mapped[str | None] = orm.mapped_column(exact_text(512))
+    object_version: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
 
 

@@ -94,3 +94,8 @@ def test_the_name_of_an_entry_stays_with_other_sizes_alone() -> None:
     before = pool("p", 1, node_list=("n1",))
     assert name(before) == name(dataclasses.replace(before, capacity=9 * GI))
     assert name(before) != name(dataclasses.replace(before, node_list=("n2",)))
+
+
+def test_figures_of_the_objects_of_others_are_not_published_again() -> None:
+    pools = (pool("p", 4, object_name="storage/csisc-1", object_version=7), pool("q", 5))
+    assert [entry.capacity for entry in entries(driver(Storage("fast", pools)))] == [5 * GI]

@@ -3,9 +3,11 @@
 
 import datetime
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
+from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tonnage.capacity import errors, type_conversion
@@ -153,3 +155,24 @@ def test_a_topology_can_replace_a_node_list(ledger: database.Database, patch: Pa
     assert kept.node_list is None
     assert kept.node_topology is not None
     assert kept.node_topology.matches("n1", {"zone": "a"})
+
+
+def test_whole_pools_are_written_and_others_are_removed(ledger: database.Database) -> None:
+    def write(session: orm.Session, pools: list[tuple[str, Pool]], removed: list[tuple[str, str]]) -> tuple[int, int]:
+        row = driver_rows.lock_or_create(session, NAME)
+        driver_rows.write_pools(session, row, pools, removed)
+        assert row.capacity_tracking is True
+        return row.version, row.layout
+
+    a, b = (Pool(name=name, capacity=5, object_name=f"storage/{name}", object_version=7) for name in "ab")
+    assert ledger.run(write, [("fast", a), ("slow", b)], []) == (1, 1)
+    assert stored(ledger) == {"fast": {"a": a}, "slow": {"b": b}}
+    with ledger.reading() as session:
+        assert driver_rows.drivers_with_objects(session) == {NAME}
+    assert ledger.run(write, [("fast", a)], [("fast", "nothing")]) == (1, 1), "nothing has changed"
+    changed = replace(a, capacity=4, object_version=8)
+    assert ledger.run(write, [("fast", changed)], []) == (2, 1)
+    assert ledger.run(write, [], [("slow", "b")]) == (3, 2)
+    assert stored(ledger) == {"fast": {"a": changed}, "slow": {}}
+    with pytest.raises(errors.InvalidInput, match="empty nodeList"):
+        ledger.run(write, [("fast", replace(a, node_list=()))], [])

@@ -73,6 +73,19 @@ def test_a_class_that_did_not_exist_is_looked_up_again(kube: KubeApi, read: Call
     assert reader.storage_class("new") is not None
 
 
+def test_the_version_of_a_capacity_object_is_read_again_each_time(
+    kube: KubeApi, read: Callable[..., ClusterReader]
+) -> None:
+    reader = read()
+    assert reader.capacity_version("storage/csisc-1") is None
+    versions = []
+    for size in ("2Gi", "1Gi"):
+        kube.add_capacity({"metadata": {"name": "csisc-1", "namespace": "storage"}, "capacity": size})
+        versions.append(reader.capacity_version("storage/csisc-1"))
+    assert None not in versions
+    assert versions[0] != versions[1]
+
+
 def test_a_server_that_refuses_is_no_object_that_is_missing(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
     kube.failing["GET"] = 503
     with pytest.raises(ClusterUnavailable, match="the API server of Kubernetes refused a look at a Pod"):

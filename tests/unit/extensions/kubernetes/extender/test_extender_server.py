@@ -721,3 +721,32 @@ def test_the_claims_of_a_deleted_pod_are_released(
         wait_until(lambda: not claims_for_pod())
     finally:
         server.stop()
+
+
+def test_the_capacity_that_provisioners_publish_is_taken_over(
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    kube.add_class("published", "hostpath.csi.k8s.io")
+    body = {
+        "metadata": {"name": "csisc-1", "namespace": "default", "labels": {}},
+        "storageClassName": "published",
+        "nodeTopology": {"matchLabels": {"node": "n1"}},
+        "capacity": "10Gi",
+    }
+    kube.add_capacity(body)
+    server = build(file_ledger, kube, tmp_path, extender=True, read_capacity_objects=True)
+    assert server is not None
+    server.start()
+    try:
+
+        def pools() -> list[str]:
+            with file_ledger.reading() as session:
+                names = [stored.name for stored in driver_rows.list_all(session)]
+                if "hostpath.csi.k8s.io" not in names:
+                    return []
+                storage = driver_rows.find(session, "hostpath.csi.k8s.io").storage
+                return [pool.name for part in storage for pool in part.pools]
+
+        wait_until(lambda: pools() == ["node = n1"])
+    finally:
+        server.stop()

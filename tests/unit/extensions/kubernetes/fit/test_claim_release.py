@@ -14,6 +14,7 @@ from tests.servers import ledger_schema
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
@@ -461,3 +462,66 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass in time"
         time.sleep(0.01)
+
+
+def write_object(ledger: database.Database, version: int, lifetime: float = 180.0) -> None:
+    """Write figures of n1 from an object, as the import of the figures of provisioners does."""
+
+    def work(session: Any) -> None:
+        expires_at = capacity_claims.now(session) + datetime.timedelta(seconds=lifetime)
+        pool = Pool(
+            name="p",
+            node_list=("n1",),
+            capacity=10 * GI,
+            expires_at=expires_at,
+            object_name="storage/csisc-1",
+            object_version=version,
+        )
+        driver_rows.write_pools(session, driver_rows.lock_or_create(session, DRIVER), [("fast", pool)])
+
+    ledger.run(work)
+
+
+def published_version(kube: KubeApi) -> int:
+    """Let the provisioner write its object again, and return the resource version."""
+    kube.add_capacity({"metadata": {"name": "csisc-1", "namespace": "storage"}, "capacity": "10Gi"})
+    return int(kube.capacities["csisc-1"]["metadata"]["resourceVersion"])
+
+
+def test_a_claim_on_figures_of_an_object_lasts_until_two_later_versions(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    write_object(ledger, published_version(kube))
+    kube.add_pod("redis", "u1", "Running", "n1")
+    kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
+    claim_for_pod(ledger, "data")
+    # The ledger lags behind: these versions are older than the volume.
+    later = [published_version(kube) for _ in range(3)]
+    for version in later:
+        assert releaser.run_once() == 0
+        write_object(ledger, version)
+    for _ in range(2):
+        assert releaser.run_once() == 0
+        write_object(ledger, published_version(kube))
+    assert releaser.run_once() == 1
+
+
+def test_a_claim_on_figures_of_an_object_does_not_end_with_its_lease(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    """The provisioner may die before it asks for the capacity, and return with the old figure."""
+    version = published_version(kube)
+    write_object(ledger, version)
+    kube.add_pod("redis", "u1", "Running", "n1")
+    kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
+    claim_for_pod(ledger, "data")
+    releaser.run_once()
+    for lifetime in (180.0, -1.0, 180.0):
+        write_object(ledger, version, lifetime)
+        set_expiry(ledger, LEASE / 4)
+        assert releaser.run_once() == 0
+        assert claims_of(ledger)[0].expires_at > set_expiry(ledger, LEASE / 2)
+    write_pools(ledger, None)
+    ending = set_expiry(ledger, LEASE / 4)
+    assert releaser.run_once() == 0
+    assert claims_of(ledger)[0].expires_at == ending, "a removed pool is of no concern"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capacity that provisioners of drivers have published, as pools in the ledger."""

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A watch on the ``CSIStorageCapacity`` objects of all namespaces, except those of Tonnage's own publisher."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tenacity
+from kubernetes import client, watch
+
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.capacity.capacity_objects import VERSIONS
+from tonnage.extensions.kubernetes.provisioner import provisioner_objects
+from tonnage.extensions.kubernetes.provisioner.provisioner_objects import MANAGER_LABEL, CapacityObject
+from tonnage.worker import Worker
+
+LOG = logging.getLogger(__name__)
+
+#: The value of the label of managers that ``tonnage-publisher`` writes.
+OWN_MANAGER = "tonnage"
+
+_GROUP, _PLURAL = "storage.k8s.io", "csistoragecapacities"
+_PAGE_SIZE = 500
+
+#: Timeouts in seconds: for connecting and for listing, for the length of one watch, and for the silence after which a
+#: connection counts as dead. The next watch continues where the last one ended.
+_TIMEOUT_SECONDS = 10.0
+_WATCH_SECONDS = 10
+_READ_TIMEOUT_SECONDS = _WATCH_SECONDS + 5.0
+
+#: Seconds after the last sign of the API server from which on the objects seen are not the present ones.
+_SILENCE_SECONDS = 30.0
+
+#: Seconds between two watches, and the largest pause between two attempts.
+_MIN_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 30.0
+
+_NOT_FOUND, _GONE = 404, 410
+
+
+class CapacityWatch:
+    """Keeps the objects, and calls ``notify`` after each change. ``clock`` returns seconds."""
+
+    def __init__(
+        self, api: client.ApiClient, notify: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._custom, self._notify, self._clock = client.CustomObjectsApi(api), notify, clock
+        self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
+        self._lock = threading.Lock()
+        self._api_version = VERSIONS[0]
+        self._objects: dict[str, CapacityObject] = {}
+        self._resource_version: str | None = None
+        self._seen_at: float | None = None
+        self._worker = Worker("capacity-watch", self._watch_with_retries)
+
+    def start(self) -> None:
+        """Start watching on a thread. Failures are retried with growing pauses."""
+        self._worker.start()
+        self._worker.wake()
+
+    def stop(self) -> None:
+        """Stop watching and wait for the thread."""
+        while not self._worker.stop(0.1):
+            # The thread may have been about to start a request.
+            self._watch.stop()  # type: ignore[no-untyped-call]
+
+    def objects(self) -> tuple[int, list[CapacityObject]] | None:
+        """Return the objects and the resource version at which they were read; None while they are not known.
+
+        They are not known before the first list, and after a silence of the API server.
+        """
+        with self._lock:
+            silent = self._seen_at is None or self._clock() - self._seen_at > _SILENCE_SECONDS
+            if silent or self._resource_version is None:
+                return None
+            return int(self._resource_version), list(self._objects.values())
+
+    def _watch_with_retries(self) -> float:
+        attempts = tenacity.Retrying(
+            wait=tenacity.wait_random_exponential(multiplier=_MIN_PAUSE_SECONDS, max=_MAX_PAUSE_SECONDS),
+            stop=lambda state: self._worker.stopping,
+            sleep=self._pause,
+            before_sleep=self._log_failure,
+            retry_error_callback=lambda state: None,
+        )
+        attempts(self._watch_once)
+        return _MIN_PAUSE_SECONDS
+
+    def _pause(self, seconds: float) -> None:
+        self._worker.pause(seconds)
+
+    def _watch_once(self) -> None:
+        """Watch once, from the resource version at which the last watch ended."""
+        if self._resource_version is None:
+            self._list()
+            self._notify()
+        try:
+            for event in self._watch.stream(  # type: ignore[no-untyped-call]
+                self._custom.list_cluster_custom_object,
+                **self._selection,
+                resource_version=self._resource_version,
+                allow_watch_bookmarks=True,
+                timeout_seconds=_WATCH_SECONDS,
+                _request_timeout=(_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS),
+            ):
+                self._handle(event)
+        except client.ApiException as error:
+            # Mostly 410: the server has no events since this resource version any more.
+            with self._lock:
+                self._resource_version = None
+            if error.status != _GONE:
+                raise
+        else:
+            with self._lock:
+                self._seen_at = self._clock()
+
+    @property
+    def _selection(self) -> dict[str, Any]:
+        selector = f"{MANAGER_LABEL}!={OWN_MANAGER}"
+        return {"group": _GROUP, "version": self._api_version, "plural": _PLURAL, "label_selector": selector}
+
+    def _handle(self, event: Any) -> None:
+        raw = event["object"]
+        with self._lock:
+            self._resource_version, self._seen_at = raw["metadata"]["resourceVersion"], self._clock()
+            if event["type"] == "BOOKMARK":
+                return
+            name = f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}"
+            self._objects.pop(name, None)
+            if event["type"] != "DELETED":
+                self._add(self._objects, raw)
+        self._notify()
+
+    def _list(self) -> None:
+        """Read all objects, in the newest API version that the cluster has."""
+        for version in VERSIONS:
+            self._api_version = version
+            try:
+                page: Any = self._page(None)
+                break
+            except client.ApiException as error:
+                if error.status != _NOT_FOUND:
+                    raise
+        else:
+            raise errors.Unavailable("the cluster has no CSIStorageCapacity objects, which Kubernetes has from 1.19 on")
+        capacity_objects: dict[str, CapacityObject] = {}
+        while True:
+            for raw in page["items"]:
+                self._add(capacity_objects, raw)
+            resource_version, following = page["metadata"]["resourceVersion"], page["metadata"].get("continue")
+            if not following:
+                break
+            page = self._page(following)
+        with self._lock:
+            self._objects, self._resource_version = capacity_objects, resource_version
+            self._seen_at = self._clock()
+
+    def _page(self, following: str | None) -> Any:
+        return self._custom.list_cluster_custom_object(
+            **self._selection, limit=_PAGE_SIZE, _continue=following, _request_timeout=_TIMEOUT_SECONDS
+        )
+
+    @staticmethod
+    def _add(capacity_objects: dict[str, CapacityObject], raw: Any) -> None:
+        try:
+            capacity_object = provisioner_objects.capacity_object(raw)
+        except errors.InvalidInput as error:
+            LOG.warning("A CSIStorageCapacity object is left out: %s", error.message)
+            return
+        if (capacity_object.metadata.labels or {}).get(MANAGER_LABEL) != OWN_MANAGER:
+            capacity_objects[capacity_object.full_name] = capacity_object
+
+    def _log_failure(self, state: tenacity.RetryCallState) -> None:
+        if self._worker.stopping or state.attempt_number != 1:
+            return
+        error = state.outcome.exception() if state.outcome is not None else None
+        reason = getattr(error, "reason", None) or error
+        LOG.warning("CSIStorageCapacity objects cannot be watched, so their figures expire: %s", reason)
