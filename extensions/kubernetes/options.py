@@ -100,6 +100,25 @@ OPTIONS: list[cfg.Opt] = [
         help="Seconds after an agent's last report for which its figures are used for clusters. Set it longer than "
         "the agents' backend_stats_polling_interval.",
     ),
+    cfg.DictOpt(
+        "volume_type_classes",
+        default={},
+        help="Storage classes of a driver that makes volumes of Tonnage or of a Cinder that Tonnage watches, each with "
+        "its volume type: csi-cinder-fast:fast. A type that the ledger does not have is named by its extra specs, with "
+        "semicolons between them: csi-ceph:volume_backend_name=ceph. tonnage-publisher takes over the capacity of the "
+        "pools.",
+    ),
+    cfg.StrOpt(
+        "volume_type_driver",
+        default="cinder.csi.openstack.org",
+        help="The driver of these storage classes.",
+    ),
+    cfg.StrOpt(
+        "volume_type_zone_label",
+        default="topology.cinder.csi.openstack.org/zone",
+        help="The label of nodes whose value is the availability zone that they reach. Empty: all nodes reach all "
+        "zones.",
+    ),
     cfg.StrOpt(
         "publisher_state_file",
         help="File that tonnage-publisher writes at its start and after each round, for probes: ok after a round "

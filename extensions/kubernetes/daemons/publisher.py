@@ -19,6 +19,7 @@ from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import workers
 from tonnage.extensions.kubernetes import options as kubernetes_options
 from tonnage.extensions.kubernetes.publication import agent_import
+from tonnage.extensions.kubernetes.publication.type_pools import TypePools
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
@@ -45,7 +46,7 @@ class PublisherWorker(workers.Worker):
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
             publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
-            importer = agent_import.AgentImporter(ledger, options.publisher_lifetime)
+            importer = _importer(options, ledger)
             self.started = True
             _write_state(options.publisher_state_file, "No round has ended yet")
             while not self._ending.is_set():
@@ -85,6 +86,13 @@ def _write_state(path: str | None, state: str) -> None:
             f"option [kubernetes] publisher_state_file = {path}: {error.strerror}; name a file in a folder that "
             f"{PROG} may write to"
         ) from error
+
+
+def _importer(options: Any, ledger: database.Database) -> agent_import.AgentImporter:
+    """Return the import of the figures of agents, and of the pools of volume types if classes have some."""
+    classes = options.volume_type_classes
+    types = TypePools(classes, options.volume_type_zone_label, options.publisher_lifetime) if classes else None
+    return agent_import.AgentImporter(ledger, options.publisher_lifetime, types, options.volume_type_driver)
 
 
 def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:

@@ -18,17 +18,24 @@ from tonnage.extensions.kubernetes.capacity.patches import DriverPatch, PoolPatc
 from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
 from tonnage.extensions.kubernetes.cluster.quantities import Quantity
 from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.publication.type_pools import TypePools
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
 
 class AgentImporter:
-    """Imports changed pools. ``lifetime`` is the number of seconds for which figures may be used."""
+    """Imports changed pools. ``lifetime`` is the number of seconds for which figures may be used.
 
-    def __init__(self, ledger: Database, lifetime: float) -> None:
+    ``type_pools`` has the pools of volume types for the classes of the driver ``type_driver``, if there are any.
+    """
+
+    def __init__(
+        self, ledger: Database, lifetime: float, type_pools: TypePools | None = None, type_driver: str = ""
+    ) -> None:
         self._ledger = ledger
         self._lifetime = lifetime
+        self._type_pools, self._type_driver = type_pools, type_driver
         #: The last logged failure of each pool that cannot be imported. A failure is logged again only if it changes.
         self._logged_failures: dict[str, str] = {}
         #: Names of all agents' pools, present and past, and of their drivers.
@@ -40,6 +47,9 @@ class AgentImporter:
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the database does not answer.
         """
+        if self._type_pools is not None:
+            # The configuration names this driver, so it is there without a patch.
+            self._ledger.run(driver_rows.lock_or_create, self._type_driver)
         with self._ledger.reading(snapshot=True) as session:
             changes, failures = self._changes_in(session)
         self._log_failures(failures)
@@ -71,6 +81,8 @@ class AgentImporter:
         """
         now = capacity_claims.now(session)
         reported_pools = agent_pools.read(session, self._lifetime)
+        if self._type_pools is not None:
+            reported_pools.by_driver.setdefault(self._type_driver, []).extend(self._type_pools.read(session))
         self._agent_pool_names |= reported_pools.names
         self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
         driver_names = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
