@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Microversions of the API.
 
-3.0 to 3.71 are those of Cinder, and their bodies have Cinder's keys alone. 3.72 is an addition of Tonnage, with its own
-keys.
+3.0 to 3.71 are those of Cinder, and their bodies have Cinder's keys alone. Those from 3.72 on are additions of Tonnage,
+with its own keys.
 """
 
 import falcon
@@ -15,8 +15,8 @@ from tonnage.capacity import errors
 SERVICE_TYPE = "volume"
 HEADER = "OpenStack-API-Version"
 MINIMUM = "3.0"
-MAXIMUM = "3.72"
-SUPPORTED = [f"3.{minor}" for minor in range(73)]
+MAXIMUM = "3.73"
+SUPPORTED = [f"3.{minor}" for minor in range(74)]
 
 CLUSTERS = 7
 MANAGEABLE_SNAPSHOTS = 8
@@ -46,6 +46,8 @@ GROUP_PROJECT = 58
 DEFAULT_TYPES = 62
 #: The keys of Tonnage in bodies.
 OWN_KEYS = 72
+#: Plans of moves that are carried out.
+APPLIED_PLANS = 73
 
 
 def require(req: Request, minor: int) -> None:

@@ -63,6 +63,10 @@ class ApiClient:
         """Return the value of ``key`` in the answer to a request with a body."""
         return self._call("POST", path, body, key)
 
+    def act(self, path: str, body: Mapping[str, Any]) -> None:
+        """Send a request with a body whose answer has none."""
+        self._call("POST", path, body, None)
+
     def delete(self, path: str) -> None:
         """Send a request whose answer has no body."""
         self._call("DELETE", path, None, None)

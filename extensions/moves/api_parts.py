@@ -9,4 +9,11 @@ from tonnage.extensions.moves import plan_resources
 
 def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
     """Return the routes."""
-    return ApiParts(routes=[("/move-plans", plan_resources.Plans(context.resources), None)])
+    resources = context.resources
+    return ApiParts(
+        routes=[
+            ("/move-plans", plan_resources.Plans(resources), None),
+            ("/move-plans/{plan_id}", plan_resources.AppliedPlan(resources), None),
+            ("/move-plans/{plan_id}/action", plan_resources.PlanActions(resources), None),
+        ]
+    )

@@ -1,19 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies of requests for plans, and of plans. Capacities are GiB."""
 
-import msgspec
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tonnage.api.http.cached_answers import text_of_time
+from tonnage.api.schemas import response_bodies
 from tonnage.api.schemas.fields import Body, Key, Scalar
 from tonnage.capacity import type_conversion
 from tonnage.extensions.moves.planning.plan import MovePlan
+from tonnage.extensions.moves.records import plan_limits, tables
+from tonnage.extensions.moves.records.plan_progress import Progress
+from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+
+_Number: TypeAlias = Annotated[int, Meta(ge=1, le=plan_limits.LARGEST)]
+
+
+class NewLimits(Body, omit_defaults=True):
+    """The limits of a plan that differ from the options of the section ``moves``; the page about moves has them."""
+
+    moves_per_backend: _Number | UnsetType = UNSET
+    moves: _Number | UnsetType = UNSET
+    in_flight_gb: Annotated[int, Meta(ge=0, le=plan_limits.LARGEST)] | UnsetType = UNSET
+    hours: Annotated[str, Meta(pattern=r"^(([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-4]))?$(?!\n)")] | UnsetType = UNSET
+    failures: _Number | UnsetType = UNSET
 
 
 class NewPlan(Body):
-    """The name of a goal, and its arguments; the page about moves has them."""
+    """The name of a goal, and its arguments; the page about moves has them.
+
+    Since 3.73 the plan is carried out if ``apply`` is true, within ``limits``.
+    """
 
     goal: Key
     arguments: dict[Key, Scalar | list[Scalar]] = msgspec.field(default_factory=dict)
+    apply: bool | UnsetType = UNSET
+    limits: NewLimits | UnsetType = UNSET
 
 
 class CreatePlan(Body):
@@ -55,8 +80,12 @@ class StayingVolume(Struct, kw_only=True):
 
 
 class Plan(Struct, kw_only=True):
-    """A plan: the goal and the outcome in words, the moves in their order, and the volumes that stay."""
+    """A plan: the goal and the outcome in words, the moves in their order, and the volumes that stay.
 
+    ``id`` is that of a plan that is carried out, null for one without moves.
+    """
+
+    id: str | UnsetType | None = UNSET
     goal: str
     is_reached: bool
     outcome: str
@@ -71,6 +100,128 @@ class PlanResponse(Struct):
     move_plan: Plan
 
 
+class Step(Struct, kw_only=True):
+    """A move of a plan that is or was carried out. It begins after the moves with the numbers in ``after``.
+
+    ``state`` is ``waiting``, ``moving``, ``moved``, ``failed`` or ``skipped``: such a move no longer held when its turn
+    came, or is no longer needed. ``message`` is the reason why it waits, has failed or was skipped, and ``generation``
+    counts how often the plan was made.
+    """
+
+    number: int
+    generation: int
+    volume_id: str
+    size_gb: int
+    source: str
+    target: str
+    after: list[int]
+    reason: str
+    state: str
+    message: str | None
+    started_at: str | None
+    ended_at: str | None
+
+
+class AppliedPlan(Struct, kw_only=True):
+    """A plan that is or was carried out, and who started it.
+
+    ``state`` is ``running``, ``paused``, ``stopped``, ``finished`` or ``failed``; ``message`` is the reason why it
+    waits or has ended. ``moves`` and ``size_gb`` are those that have ended or are to come, without skipped ones, and
+    ``moved`` and ``moved_gb`` the part that is done; ``moving`` and ``failed`` are numbers of moves. ``seconds_left``
+    is an estimate by earlier moves between the same backends, null without one. ``steps`` are shown with a single plan.
+    """
+
+    id: str
+    goal: str
+    goal_name: str
+    arguments: dict[str, Any]
+    limits: dict[str, Any]
+    state: str
+    message: str | None
+    project_id: str
+    user_id: str
+    generation: int
+    moves: int
+    size_gb: int
+    moved: int
+    moved_gb: int
+    moving: int
+    failed: int
+    seconds_left: float | None
+    created_at: str
+    ended_at: str | None
+    steps: list[Step] | UnsetType = UNSET
+
+
+class AppliedPlanResponse(Struct):
+    """A plan that is or was carried out."""
+
+    move_plan: AppliedPlan
+
+
+class AppliedPlans(Struct):
+    """A page of plans, the newest first."""
+
+    move_plans: list[AppliedPlan]
+    move_plans_links: list[response_bodies.Link] | UnsetType = UNSET
+
+
+class NoArguments(Body):
+    """The arguments of an action that has none."""
+
+
+#: The actions of ``POST /move-plans/{plan_id}/action`` with the types of their arguments.
+PLAN_ACTIONS: Mapping[str, Any] = dict.fromkeys(("pause", "resume", "stop"), NoArguments | None)
+
+
 def plan_body(plan: MovePlan) -> Plan:
     """Return the body of a plan."""
     return type_conversion.convert(msgspec.to_builtins(plan) | {"moved_gb": plan.moved_gb}, Plan)
+
+
+def applied_plan_body(
+    plan: MovePlanRow, progress: Progress, steps: Sequence[MoveStepRow] | UnsetType = UNSET
+) -> AppliedPlan:
+    """Return the body of a plan that is or was carried out."""
+    total = progress.of(tables.WAITING, tables.MOVING, tables.MOVED, tables.STEP_FAILED)
+    moved = progress.of(tables.MOVED)
+    seconds = progress.seconds_left
+    return AppliedPlan(
+        id=plan.id,
+        goal=plan.summary,
+        goal_name=plan.goal,
+        arguments=plan.arguments,
+        limits=plan.limits,
+        state=plan.state,
+        message=plan.message,
+        project_id=plan.project_id,
+        user_id=plan.user_id,
+        generation=plan.generation,
+        moves=total.moves,
+        size_gb=total.size_gb,
+        moved=moved.moves,
+        moved_gb=moved.size_gb,
+        moving=progress.of(tables.MOVING).moves,
+        failed=progress.of(tables.STEP_FAILED).moves,
+        seconds_left=None if seconds is None else round(seconds, 1),
+        created_at=text_of_time(plan.created_at) or "",
+        ended_at=text_of_time(plan.ended_at),
+        steps=steps if isinstance(steps, UnsetType) else [_step_body(step) for step in steps],
+    )
+
+
+def _step_body(step: MoveStepRow) -> Step:
+    return Step(
+        number=step.number,
+        generation=step.generation,
+        volume_id=step.volume_id,
+        size_gb=step.size_gb,
+        source=step.source,
+        target=step.target,
+        after=step.after,
+        reason=step.reason,
+        state=step.state,
+        message=step.message,
+        started_at=text_of_time(step.started_at),
+        ended_at=text_of_time(step.ended_at),
+    )

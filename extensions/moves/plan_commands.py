@@ -8,11 +8,8 @@ from typing import Any
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.rest import connection_arguments
-from tonnage.cli.simulation import argument_types
 from tonnage.cli.simulation.argument_types import FOUND
-
-#: The bounds of a pool.
-_BOUNDS = ("physical", "promised")
+from tonnage.extensions.moves import goal_arguments
 
 
 def _level(pool: str, bound: str) -> Column:
@@ -40,7 +37,7 @@ COLUMNS: Sequence[Column] = (
     Column("source", lambda row: row.get("source") or row.get("pool"), "from"),
     Column("target", lambda row: row.get("target"), "to", lambda row: row.get("target") or "stays"),
     Column("after", lambda row: row.get("after"), "after", lambda row: ", ".join(map(str, row.get("after") or ()))),
-    *(_level(pool, bound) for pool in ("source", "target") for bound in _BOUNDS),
+    *(_level(pool, bound) for pool in ("source", "target") for bound in goal_arguments.BOUNDS),
     Column("reason", lambda row: row["reason"], "why", width=60),
 )
 
@@ -50,7 +47,7 @@ class Plan(base_commands.Lister):
 
     The goals are: empty POOL or empty BACKEND, which moves all volumes away; relieve POOL --below PERCENT; balance
     [POOL ...], so that no pool promises far more than their mean; and fit SIZE, which makes room for a request that
-    would be refused now. Nothing is moved. Volumes that stay are listed with the reason.
+    would be refused now. Nothing is moved; "plan apply" does that. Volumes that stay are listed with the reason.
     """
 
     group = "ask"
@@ -64,36 +61,16 @@ class Plan(base_commands.Lister):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        parser.add_argument("goal", type=argument_types.name, metavar="GOAL", help="empty, relieve, balance or fit")
-        parser.add_argument(
-            "subjects",
-            nargs="*",
-            type=argument_types.name,
-            metavar="SUBJECT",
-            help="host@backend#pool, host@backend, or for the goal fit the GiB of each volume",
-        )
-        parser.add_argument("--below", type=_percent, metavar="PERCENT", help="relieve: the share of the bound")
-        parser.add_argument("--bound", choices=_BOUNDS, help="relieve: the bound (default: physical)")
-        parser.add_argument(
-            "--points",
-            type=_percent,
-            metavar="POINTS",
-            help="balance: percent of its limit that a pool may be above the mean (default: 10)",
-        )
-        parser.add_argument("--zone", type=argument_types.name, help="balance, fit: the availability zone")
-        parser.add_argument("--type", type=argument_types.name, help="fit: the volume type, by name or id")
-        parser.add_argument("--count", type=argument_types.count(1000), metavar="N", help="fit: so many volumes")
+        goal_arguments.add(parser)
         connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns, the moves in their order, and the volumes that stay."""
         from tonnage.cli.rest.api_client import ApiClient
 
-        arguments = self._arguments(parsed_args)
+        goal = goal_arguments.read(self._parser, parsed_args)
         client = ApiClient(connection_arguments.api_url(self.conf, parsed_args.url), None, parsed_args.os_cloud)
-        plan = client.post(
-            "/move-plans", {"move_plan": {"goal": parsed_args.goal, "arguments": arguments}}, "move_plan"
-        )
+        plan = client.post("/move-plans", {"move_plan": goal}, "move_plan")
         self.status = 0 if plan["is_reached"] else FOUND
         count = len(plan["moves"])
         moves = f"{count} move{'' if count == 1 else 's'} of {plan['moved_gb']} GiB"
@@ -103,33 +80,3 @@ class Plan(base_commands.Lister):
     def footer(self) -> str:
         """Return the goal, the sums and the outcome in words."""
         return self._footer
-
-    def _arguments(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """Return the arguments of the goal. A wrong number of subjects is a usage error."""
-        names = {"below": "below", "bound": "bound", "points": "points", "zone": "zone", "type": "volume_type"}
-        arguments = {name: getattr(parsed_args, option) for option, name in {**names, "count": "count"}.items()}
-        arguments = {name: value for name, value in arguments.items() if value is not None}
-        goal, subjects = parsed_args.goal, parsed_args.subjects
-        if goal == "balance":
-            return {"pools": subjects, **arguments} if subjects else arguments
-        if len(subjects) != 1:
-            self._parser.error(f"the goal {goal} takes one SUBJECT, not {len(subjects)}")
-        name = {"empty": "target", "fit": "size"}.get(goal, "pool")
-        return {name: self._size(subjects[0]) if name == "size" else subjects[0], **arguments}
-
-    def _size(self, text: str) -> int:
-        try:
-            return argument_types.size(text)
-        except argparse.ArgumentTypeError as error:
-            self._parser.error(f"argument SUBJECT: {error}")
-
-
-def _percent(text: str) -> float:
-    """Parse a number from 0 to 100."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to 100")
-    return number

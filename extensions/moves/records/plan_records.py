@@ -19,7 +19,15 @@ from tonnage.extensions.moves.records import tables
 from tonnage.extensions.moves.records.plan_limits import Limits, Load, Slots
 from tonnage.extensions.moves.records.tables import MovePlanPool, MovePlanRow, MoveStepRow
 from tonnage.ledger import models
-from tonnage.ledger.db import dialects
+from tonnage.ledger.db import dialects, paging
+
+#: Keys by which a list of plans is sorted, and keys that filter it.
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda plan: plan.id,
+    "created_at": lambda plan: plan.created_at,
+    "state": lambda plan: plan.state,
+}
+FILTERS = frozenset({"goal", "state"})
 
 _HOLD = dialects.insert_unless_known(models.table(MovePlanPool))
 
@@ -110,6 +118,17 @@ def get(session: orm.Session, plan_id: str) -> MovePlanRow:
     if plan is None:
         raise errors.NotFound(f"plan {plan_id} could not be found")
     return plan
+
+
+def page(session: orm.Session, filters: Mapping[str, str], part: paging.Page) -> list[MovePlanRow]:
+    """Return a page of plans with these values of columns that are in :data:`FILTERS`, the newest first.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no plan.
+    """
+    if part.marker is not None:
+        get(session, part.marker)
+    statement = sa.select(MovePlanRow).where(*(getattr(MovePlanRow, key) == text for key, text in filters.items()))
+    return list(session.scalars(paging.apply(statement, MovePlanRow, SORT_KEYS, part)))
 
 
 def steps(session: orm.Session, plan_id: str, generation: int | None = None) -> Sequence[MoveStepRow]:

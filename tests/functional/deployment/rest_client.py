@@ -12,7 +12,7 @@ from tests.servers.base import wait_for
 #: Seconds until a request must be answered.
 _TIMEOUT = 90.0
 #: The microversion that has the keys of Tonnage.
-_VERSION = "3.72"
+_VERSION = "3.73"
 
 
 class RestClient:

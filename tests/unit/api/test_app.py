@@ -17,7 +17,7 @@ from tonnage.capacity import errors
     [
         (None, "volume 3.0"),
         ("volume 3.71", "volume 3.71"),
-        ("volume latest", "volume 3.72"),
+        ("volume latest", "volume 3.73"),
         ("compute 2.1,volume 3.5", "volume 3.5"),
         ("compute 2.99", "volume 3.0"),
     ],
@@ -29,14 +29,14 @@ def test_microversions(client: Client, asked: str | None, echoed: str) -> None:
     assert "OpenStack-API-Version" in answer.headers["Vary"]
 
 
-@pytest.mark.parametrize("version", ["3.73", "4.0", "2.0", "3.999"])
+@pytest.mark.parametrize("version", ["3.74", "4.0", "2.0", "3.999"])
 def test_unsupported_versions(client: Client, version: str) -> None:
     answer = client.simulate_get("/v3/types", headers={"OpenStack-API-Version": f"volume {version}"})
     assert answer.status_code == 406
     assert answer.json == {
         "computeFault": {
             "code": 406,
-            "message": f"Version {version} is not supported by the API. Minimum is 3.0 and maximum is 3.72.",
+            "message": f"Version {version} is not supported by the API. Minimum is 3.0 and maximum is 3.73.",
         }
     }
 

@@ -65,7 +65,7 @@ def test_a_key_of_tonnage_is_in_no_body_below_its_version(client: Client, path: 
 
 @pytest.mark.parametrize(
     ("version", "served"),
-    [(None, "3.0"), ("volume 3.72", "3.72"), ("volume latest", "3.72"), ("compute 2.90", "3.0")],
+    [(None, "3.0"), ("volume 3.72", "3.72"), ("volume latest", "3.73"), ("compute 2.90", "3.0")],
 )
 def test_a_request_has_the_version_that_it_names_or_the_first(version: str | None, served: str) -> None:
     request, response = process(version)
@@ -75,11 +75,11 @@ def test_a_request_has_the_version_that_it_names_or_the_first(version: str | Non
     assert not response.complete
 
 
-@pytest.mark.parametrize("version", ["volume 3.73", "volume 2.1", "volume 4.0"])
+@pytest.mark.parametrize("version", ["volume 3.74", "volume 2.1", "volume 4.0"])
 def test_a_version_that_is_not_there_is_not_acceptable(version: str) -> None:
     _, response = process(version)
     assert (response.status, response.complete) == ("406 Not Acceptable", True)
-    assert b"Minimum is 3.0 and maximum is 3.72" in (response.data or b"")
+    assert b"Minimum is 3.0 and maximum is 3.73" in (response.data or b"")
 
 
 def test_a_malformed_version_is_a_bad_request() -> None:

@@ -12,7 +12,7 @@ def test_version_discovery(client: Client, path: str, status: int) -> None:
     assert answer.status_code == status
     version = answer.json["versions"][0]
     assert (version["id"], version["status"]) == ("v3.0", "CURRENT")
-    assert (version["min_version"], version["version"]) == ("3.0", "3.72")
+    assert (version["min_version"], version["version"]) == ("3.0", "3.73")
     assert version["links"] == [{"rel": "self", "href": "http://storage:8776/v3/"}]
 
 

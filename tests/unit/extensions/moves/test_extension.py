@@ -7,7 +7,9 @@ from tonnage.extensions.moves.extension import EXTENSION
 
 
 def test_its_parts_can_be_loaded_and_its_path_is_served() -> None:
-    for reference in (EXTENSION.scheduler, EXTENSION.api, EXTENSION.policies, *EXTENSION.commands.values()):
+    functions = (EXTENSION.options, EXTENSION.check, EXTENSION.scheduler, EXTENSION.api, EXTENSION.policies)
+    for reference in (*functions, *EXTENSION.commands.values()):
         assert callable(extension.load(reference))
-    assert "/move-plans" in {path for part in parts("moves") for path, *_ in part.routes}
-    assert "/move-plans" not in {path for part in parts() for path, *_ in part.routes}
+    paths = {"/move-plans", "/move-plans/{plan_id}", "/move-plans/{plan_id}/action"}
+    assert paths <= {path for part in parts("moves") for path, *_ in part.routes}
+    assert paths.isdisjoint({path for part in parts() for path, *_ in part.routes})

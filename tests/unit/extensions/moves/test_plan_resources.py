@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``POST /move-plans``."""
+"""``/move-plans``."""
 
+import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from falcon import testing
 
-from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client
+from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client, wait_until
+
+#: The minor number of the microversion with plans that are carried out.
+APPLIED_PLANS = 73
+
+_HOUR = datetime.datetime.now().astimezone().hour
+#: Hours of the day that do not begin for a long time.
+CLOSED = f"{(_HOUR + 12) % 24}-{(_HOUR + 13) % 24}"
 
 
 def post(client: Client, goal: str, minor: int = OWN_KEYS, **arguments: Any) -> testing.Result:
@@ -47,3 +56,90 @@ def test_arguments_of_any_other_type_are_wrong_values(client: Client, value: Any
 def test_plans_are_for_administrators_of_the_newest_microversion(client: Client, member: Client) -> None:
     assert post(member, "empty", target=BACKEND).status_code == 403
     assert post(client, "empty", minor=71, target=BACKEND).status_code == 404
+
+
+@pytest.fixture
+def volume(client: Client) -> Iterator[str]:
+    """A volume in the thin pool."""
+    volume_id = client.wait_until_settled(client.create(3)["id"])["id"]
+    yield volume_id
+    client.simulate_delete(f"/v3/volumes/{volume_id}")
+    client.wait_until_settled(volume_id)
+
+
+def apply(client: Client, minor: int = APPLIED_PLANS, **limits: Any) -> testing.Result:
+    goal = {"goal": "empty", "arguments": {"target": f"{BACKEND}#thin"}, "apply": True}
+    return client.at("POST", "/v3/move-plans", minor, json={"move_plan": {**goal, "limits": limits}})
+
+
+def show(client: Client, plan_id: str) -> Any:
+    return client.at("GET", f"/v3/move-plans/{plan_id}", APPLIED_PLANS).json["move_plan"]
+
+
+def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: str) -> None:
+    answer = apply(client, moves_per_backend=1, failures=9)
+    plan = answer.json["move_plan"]
+    assert (answer.status_code, [move["volume_id"] for move in plan["moves"]]) == (202, [volume])
+    wait_until(lambda: show(client, plan["id"])["state"] == "finished")
+    shown = show(client, plan["id"])
+    assert (shown["goal"], shown["goal_name"], shown["message"]) == (
+        f"empty {BACKEND}#thin",
+        "empty",
+        f"{BACKEND}#thin has no volume",
+    )
+    assert (shown["moves"], shown["moved"], shown["moved_gb"], shown["failed"]) == (1, 1, 3, 0)
+    assert (shown["limits"]["failures"], shown["limits"]["moves"], shown["seconds_left"]) == (9, 8, None)
+    [step] = shown["steps"]
+    assert (step["state"], step["volume_id"], step["target"]) == ("moved", volume, f"{BACKEND}#thick")
+    assert step["started_at"] <= step["ended_at"] <= shown["ended_at"]
+    assert client.show(volume)["os-vol-host-attr:host"] == f"{BACKEND}#thick"
+    listed = client.at("GET", "/v3/move-plans?state=finished&limit=1", APPLIED_PLANS).json
+    assert [row["id"] for row in listed["move_plans"]] == [plan["id"]]
+    assert "steps" not in listed["move_plans"][0]
+
+
+def test_a_plan_is_paused_resumed_and_stopped(client: Client, volume: str) -> None:
+    plan_id = apply(client, hours=CLOSED).json["move_plan"]["id"]
+    for action, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
+        answer = client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json={action: None})
+        assert (answer.status_code, show(client, plan_id)["state"]) == (202, state)
+    assert [step["state"] for step in show(client, plan_id)["steps"]] == ["skipped"]
+    answer = client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json={"resume": {}})
+    assert (answer.status_code, "is stopped: only a running or paused plan" in answer.text) == (400, True)
+    for body in ({"hurry": None}, {"stop": {"now": True}}, {}):
+        assert client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json=body).status_code == 400
+
+
+def test_a_second_plan_for_the_same_pools_is_refused(client: Client, volume: str) -> None:
+    plan_id = apply(client, hours=CLOSED).json["move_plan"]["id"]
+    answer = apply(client)
+    assert answer.status_code == 400
+    assert f"is used by plan {plan_id} (empty {BACKEND}#thin), which is running" in answer.text
+    client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json={"stop": None})
+
+
+def test_a_plan_without_moves_has_no_id(client: Client) -> None:
+    answer = client.at(
+        "POST",
+        "/v3/move-plans",
+        APPLIED_PLANS,
+        json={"move_plan": {"goal": "fit", "arguments": {"size": 1}, "apply": True}},
+    )
+    assert (answer.status_code, answer.json["move_plan"]["id"], answer.json["move_plan"]["moves"]) == (200, None, [])
+    assert "id" not in post(client, "fit", APPLIED_PLANS, size=1).json["move_plan"]
+
+
+def test_wrong_limits_are_errors_of_the_request(client: Client) -> None:
+    for limits in ({"moves": 0}, {"hours": "22-25"}, {"speed": 1}, {"in_flight_gb": 2**31}):
+        assert apply(client, **limits).status_code == 400
+
+
+def test_plans_that_are_carried_out_take_the_newest_microversion_and_the_right(client: Client, member: Client) -> None:
+    assert apply(client, minor=OWN_KEYS).status_code == 400
+    assert client.at("GET", "/v3/move-plans", OWN_KEYS).status_code == 404
+    assert client.at("GET", "/v3/move-plans/none", APPLIED_PLANS).status_code == 404
+    assert client.at("GET", "/v3/move-plans?marker=none", APPLIED_PLANS).status_code == 404
+    assert apply(member).status_code == 403
+    assert member.at("GET", "/v3/move-plans", APPLIED_PLANS).status_code == 403
+    assert member.at("GET", "/v3/move-plans/none", APPLIED_PLANS).status_code == 403
+    assert member.at("POST", "/v3/move-plans/none/action", APPLIED_PLANS, json={"stop": None}).status_code == 403

@@ -6,6 +6,11 @@ from tonnage.extensions.moves import policy_rules
 
 
 def test_plans_are_for_administrators() -> None:
-    [rule] = policy_rules.list_rules()
-    assert (rule.name, rule.check_str) == ("capacity:plan_moves", policies.ADMIN)
-    assert [operation["path"] for operation in rule.operations] == ["/move-plans"]
+    rules = {rule.name: rule for rule in policy_rules.list_rules()}
+    assert {rule.check_str for rule in rules.values()} == {policies.ADMIN}
+    assert [operation["path"] for operation in rules["capacity:plan_moves"].operations] == ["/move-plans"]
+    assert [operation["path"] for operation in rules["capacity:apply_move_plans"].operations] == [
+        "/move-plans",
+        "/move-plans/{plan_id}/action",
+    ]
+    assert {operation["method"] for operation in rules["capacity:get_move_plans"].operations} == {"GET"}

@@ -22,7 +22,7 @@ from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.rpc.messages import BackendState, SetBackendState
 
 #: Columns of the extension that hold times of the database's clock.
-_TIMES = (
+TIMES = (
     ("move_plans", "progress_at"),
     ("move_plans", "next_plan_at"),
     ("move_steps", "ended_at"),
@@ -118,7 +118,7 @@ class PlanWorld(World):
     def pass_time(self, seconds: float) -> None:
         super().pass_time(seconds)
         with self.engine.begin() as connection:
-            for table, column in _TIMES:
+            for table, column in TIMES:
                 earlier = f"strftime('%Y-%m-%d %H:%M:%f', {column}, '-{int(seconds)} seconds')"
                 connection.execute(sa.text(f"UPDATE {table} SET {column} = {earlier}"))
 

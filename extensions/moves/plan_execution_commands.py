@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage plan apply``, ``list``, ``show``, ``pause``, ``resume`` and ``stop``: plans that are carried out."""
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column, Part, capacity
+from tonnage.cli.rest import connection_arguments
+from tonnage.cli.simulation import argument_types
+from tonnage.cli.simulation.argument_types import FOUND
+from tonnage.extensions.moves import goal_arguments, plan_commands
+
+if TYPE_CHECKING:
+    from tonnage.cli.rest.api_client import ApiClient
+
+_OPTIONS = ("tonnage.rpc.options", "tonnage.api.options")
+
+#: States of plans that have not ended, and the state of those that have reached their goals.
+_UNFINISHED, _FINISHED = ("running", "paused"), "finished"
+
+#: Seconds between two looks of ``--wait`` at a plan.
+_PAUSE_SECONDS = 0.5
+
+#: The largest limit.
+_LARGEST = 2**31 - 1
+
+#: The limits by their options: the keys of the REST API.
+_LIMITS = {
+    "per_backend": "moves_per_backend",
+    "moves": "moves",
+    "in_flight": "in_flight_gb",
+    "hours": "hours",
+    "failures": "failures",
+}
+
+
+def _duration(row: Mapping[str, Any]) -> str:
+    seconds = row["seconds_left"]
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+_PLAN_COLUMNS: Sequence[Column] = (
+    Column("id", lambda row: row["id"], "id"),
+    Column("goal", lambda row: row["goal"], "goal", width=40),
+    Column("state", lambda row: row["state"], "state", is_bad=lambda row: row["state"] == "failed"),
+    Column("moved", lambda row: row["moved"], "moved", lambda row: f"{row['moved']} of {row['moves']}"),
+    Column("moves", lambda row: row["moves"]),
+    capacity("moved", lambda row: row["moved_gb"], "moved"),
+    capacity("size", lambda row: row["size_gb"], "of"),
+    Column("moving", lambda row: row["moving"], "moving"),
+    Column("failed", lambda row: row["failed"], "failed"),
+    Column("seconds_left", lambda row: row["seconds_left"], "time left", _duration),
+    Column("message", lambda row: row["message"], "message", width=60),
+    Column("user", lambda row: row["user_id"]),
+    Column("created_at", lambda row: row["created_at"]),
+    Column("ended_at", lambda row: row["ended_at"]),
+)
+
+_STEP_COLUMNS: Sequence[Column] = (
+    Column("number", lambda row: row["number"], "no."),
+    Column("generation", lambda row: row["generation"]),
+    Column("volume", lambda row: row["volume_id"], "volume"),
+    capacity("size", lambda row: row["size_gb"], "size"),
+    Column("source", lambda row: row["source"], "from"),
+    Column("target", lambda row: row["target"], "to"),
+    Column("after", lambda row: row["after"], "after", lambda row: ", ".join(map(str, row["after"]))),
+    Column("state", lambda row: row["state"], "state", is_bad=lambda row: row["state"] == "failed"),
+    Column("message", lambda row: row["message"], "message", width=60),
+    Column("reason", lambda row: row["reason"]),
+    Column("started_at", lambda row: row["started_at"]),
+    Column("ended_at", lambda row: row["ended_at"]),
+)
+
+_APPLIED_COLUMNS: Sequence[Column] = (
+    Column("id", lambda row: row["id"], "id"),
+    Column("goal", lambda row: row["goal"], "goal"),
+    Column("outcome", lambda row: row["outcome"], "outcome"),
+    Column("moves", lambda row: len(row["moves"]), "moves"),
+    capacity("moved", lambda row: row["moved_gb"], "size"),
+    Column("state", lambda row: row.get("state"), "state"),
+    Column("message", lambda row: row.get("message"), "message"),
+)
+
+
+def _client(command: base_commands.Command, parsed_args: argparse.Namespace) -> "ApiClient":
+    from tonnage.cli.rest.api_client import ApiClient
+
+    return ApiClient(connection_arguments.api_url(command.conf, parsed_args.url), None, parsed_args.os_cloud)
+
+
+class PlanApply(base_commands.ShowOne):
+    """Make a plan of moves, and carry it out.
+
+    The goals are those of "tonnage plan". The schedulers move the volumes in the background: "plan show" tells how far
+    they are, "plan stop" ends the plan.
+    """
+
+    group = "change"
+    options = _OPTIONS
+    columns = _APPLIED_COLUMNS
+    can_repeat = False
+    exit_statuses = (
+        f"Exit status: 0 if the plan reaches the goal, or with --wait has reached it, {FOUND} if not, 1 after an "
+        "error, 2 for wrong usage."
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        goal_arguments.add(parser)
+        number = argument_types.count(_LARGEST)
+        parser.add_argument("--per-backend", type=number, metavar="N", help="most moves at a time of a backend")
+        parser.add_argument("--moves", type=number, metavar="N", help="most moves at a time")
+        parser.add_argument("--in-flight", type=number, metavar="GIB", help="most GiB that are copied at a time")
+        parser.add_argument("--hours", metavar="22-06", help="hours of the day in which moves begin")
+        parser.add_argument("--failures", type=number, metavar="N", help="give the plan up when N moves have failed")
+        parser.add_argument("--wait", action="store_true", help="wait until the plan has ended")
+        connection_arguments.add(parser)
+
+    def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
+        """Return the plan, and its moves as a part."""
+        limits = {
+            name: value for option, name in _LIMITS.items() if (value := getattr(parsed_args, option)) is not None
+        }
+        client = _client(self, parsed_args)
+        body = {**goal_arguments.read(self._parser, parsed_args), "apply": True, "limits": limits}
+        plan = client.post("/move-plans", {"move_plan": body}, "move_plan")
+        self.status = 0 if plan["is_reached"] else FOUND
+        if plan["id"] is not None and parsed_args.wait:
+            applied = _ended(client, plan["id"])
+            plan |= {"state": applied["state"], "message": applied["message"]}
+            self.status = 0 if applied["state"] == _FINISHED else FOUND
+        rows = [*plan["moves"], *plan["staying"]]
+        return plan, [Part("plan", "Moves", plan_commands.COLUMNS, rows, "Nothing is to be moved.")]
+
+
+def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:
+    """Return a plan when it has ended."""
+    while True:
+        plan: Mapping[str, Any] = client.get(f"/move-plans/{plan_id}", "move_plan")
+        if plan["state"] not in _UNFINISHED:
+            return plan
+        time.sleep(_PAUSE_SECONDS)
+
+
+class PlanList(base_commands.Lister):
+    """List the plans of moves that are or were carried out, the newest first."""
+
+    group = "ask"
+    options = _OPTIONS
+    columns = _PLAN_COLUMNS
+    empty = "No plan was carried out."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        states = (*_UNFINISHED, "stopped", _FINISHED, "failed")
+        parser.add_argument("--state", choices=states, help="only plans in this state")
+        parser.add_argument(
+            "--limit", type=argument_types.count(1000), metavar="N", default=20, help="only the last N (default: 20)"
+        )
+        connection_arguments.add(parser)
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Iterable[Any]]:
+        """Return the columns and the plans."""
+        client = _client(self, parsed_args)
+        plans = client.get("/move-plans", "move_plans", state=parsed_args.state, limit=str(parsed_args.limit))
+        return _PLAN_COLUMNS, plans
+
+
+class PlanShow(base_commands.ShowOne):
+    """Show a plan of moves that is or was carried out, its progress and its steps."""
+
+    group = "ask"
+    options = _OPTIONS
+    columns = _PLAN_COLUMNS
+    exit_statuses = f"Exit status: 0, or {FOUND} if the plan has ended without its goal; 1 after an error."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("plan", type=argument_types.name, metavar="PLAN", help="id of the plan")
+        connection_arguments.add(parser)
+
+    def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
+        """Return the plan, and its steps as a part."""
+        plan = _client(self, parsed_args).get(f"/move-plans/{_path(parsed_args.plan)}", "move_plan")
+        self.status = 0 if plan["state"] in (*_UNFINISHED, _FINISHED) else FOUND
+        return plan, [Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves.")]
+
+
+class _Action(base_commands.Command):
+    """An action on a plan."""
+
+    group = "change"
+    options = _OPTIONS
+    exit_statuses = "Exit status: 0 if it is done, 1 after an error."
+    action: str
+    done: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("plan", type=argument_types.name, metavar="PLAN", help="id of the plan")
+        connection_arguments.add(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Send the action."""
+        _client(self, parsed_args).act(f"/move-plans/{_path(parsed_args.plan)}/action", {self.action: None})
+        print(f"Plan {parsed_args.plan} {self.done}")
+        return 0
+
+
+class PlanPause(_Action):
+    """Start no further move of a plan. Moves that are under way end as usual."""
+
+    action, done = "pause", "is paused"
+
+
+class PlanResume(_Action):
+    """Go on with a paused plan."""
+
+    action, done = "resume", "runs"
+
+
+class PlanStop(_Action):
+    """End a plan. Moves that are under way end as usual, the others are skipped."""
+
+    action, done = "stop", "is stopped"
+
+
+def _path(plan_id: str) -> str:
+    import urllib.parse
+
+    return urllib.parse.quote(plan_id, safe="")

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The progress of plans that are carried out, and the time that the rest takes."""
+
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.pools.pool import backend_of
+from tonnage.extensions.moves.records import plan_records, tables
+from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+
+#: Most moves whose times are taken for an estimate, the last ones.
+_MOST_MOVES = 1000
+
+
+class Amount(NamedTuple):
+    """A number of moves, and the sum of their GiB."""
+
+    moves: int = 0
+    size_gb: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The moves of a plan by the states of their steps.
+
+    ``seconds_left`` is the estimate for the moves that have not ended; None without a move that has.
+    """
+
+    amounts: Mapping[str, Amount]
+    seconds_left: float | None = None
+
+    def of(self, *states: str) -> Amount:
+        """Return the moves in any of some states."""
+        chosen = [self.amounts.get(state, Amount()) for state in states]
+        return Amount(sum(amount.moves for amount in chosen), sum(amount.size_gb for amount in chosen))
+
+
+def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Progress]:
+    """Return the progress of plans by their ids, with the time left of those that are unfinished."""
+    row = MoveStepRow
+    amounts: dict[str, dict[str, Amount]] = defaultdict(dict)
+    for chunk in dialects.in_chunks([plan.id for plan in plans]):
+        statement = sa.select(row.plan_id, row.state, sa.func.count(), sa.func.sum(row.size_gb))
+        for plan_id, state, count, size in session.execute(
+            statement.where(row.plan_id.in_(chunk)).group_by(row.plan_id, row.state)
+        ):
+            amounts[plan_id][state] = Amount(int(count), int(size))
+    unfinished = {plan.id: plan_records.limits_of(plan) for plan in plans if plan.state in tables.UNFINISHED}
+    times = _seconds_left(session, unfinished) if unfinished else {}
+    return {plan.id: Progress(amounts=amounts[plan.id], seconds_left=times.get(plan.id)) for plan in plans}
+
+
+class _Rates:
+    """The seconds that a GiB took in earlier moves, between two backends, or between any if these have none."""
+
+    def __init__(self, session: orm.Session) -> None:
+        row = MoveStepRow
+        self._sums: dict[tuple[str, str] | None, tuple[float, int]] = {}
+        ended = sa.select(row.source, row.target, row.size_gb, row.started_at, row.ended_at).where(
+            row.state == tables.MOVED, row.started_at.is_not(None)
+        )
+        for source, target, size, started_at, ended_at in session.execute(
+            ended.order_by(row.ended_at.desc()).limit(_MOST_MOVES)
+        ):
+            seconds = 0.0 if ended_at is None else models.age(ended_at, started_at) or 0.0
+            for key in ((backend_of(source), backend_of(target)), None):
+                before = self._sums.get(key, (0.0, 0))
+                self._sums[key] = before[0] + seconds, before[1] + size
+
+    def seconds(self, source: str, target: str, size_gb: int) -> float | None:
+        """Return the seconds that a move takes; None without an earlier one."""
+        seconds, copied_gb = self._sums.get((backend_of(source), backend_of(target))) or self._sums.get(None, (0.0, 0))
+        return seconds * size_gb / copied_gb if copied_gb else None
+
+
+def _seconds_left(session: orm.Session, plans: Mapping[str, Limits]) -> dict[str, float | None]:
+    """Return the estimates for plans, by their limits."""
+    rates = _Rates(session)
+    now = session.execute(sa.select(models.utcnow())).scalar_one()
+    row = MoveStepRow
+    steps: dict[str, list[MoveStepRow]] = {plan_id: [] for plan_id in plans}
+    for chunk in dialects.in_chunks(plans):
+        remaining = sa.select(row).where(row.plan_id.in_(chunk), row.state.in_((tables.WAITING, tables.MOVING)))
+        for step in session.scalars(remaining):
+            steps[step.plan_id].append(step)
+    return {plan_id: _time_of(steps[plan_id], rates, limits, now) for plan_id, limits in plans.items()}
+
+
+def _time_of(steps: Iterable[MoveStepRow], rates: _Rates, limits: Limits, now: datetime.datetime) -> float | None:
+    """Return the time of the busiest backend, or of all moves if their number is the narrower limit."""
+    total, per_backend = 0.0, defaultdict[str, float](float)
+    for step in steps:
+        seconds = rates.seconds(step.source, step.target, step.size_gb)
+        if seconds is None:
+            return None
+        if step.state == tables.MOVING:
+            seconds = max(0.0, seconds - (models.age(now, step.started_at) or 0.0))
+        total += seconds
+        for backend in {backend_of(step.source), backend_of(step.target)}:
+            per_backend[backend] += seconds
+    return max(total / limits.moves, max(per_backend.values(), default=0.0) / limits.moves_per_backend)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The progress of plans, and the estimate of the time that is left."""
+
+import sqlalchemy as sa
+
+from tests.unit.extensions.moves.clouds import Cloud
+from tests.unit.extensions.moves.records.test_plan_records import start_plan
+from tonnage.extensions.moves.records import plan_progress, plan_records, tables
+from tonnage.extensions.moves.records.plan_progress import Amount, Progress
+
+
+def progress(cloud: Cloud, plan_id: str) -> Progress:
+    with cloud.database.reading() as session:
+        return plan_progress.load(session, [plan_records.get(session, plan_id)])[plan_id]
+
+
+def set_times(cloud: Cloud, number: int, begun: int, ended: int | None, state: str) -> None:
+    """Let a step have begun some seconds ago, and have ended some seconds ago if it has."""
+    times = {"begun": f"-{begun} seconds", "ended": None if ended is None else f"-{ended} seconds"}
+    with cloud.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE move_steps SET state = :state, started_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :begun), "
+                "ended_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :ended) WHERE number = :number"
+            ),
+            {**times, "state": state, "number": number},
+        )
+
+
+def test_the_moves_are_counted_by_their_states() -> None:
+    cloud = Cloud().add("a", 100, [30, 20]).add("b", 100)
+    plan_id = start_plan(cloud)
+    cloud.database.run(plan_records.start, plan_id, [1])
+    assert progress(cloud, plan_id).amounts == {"moving": Amount(1, 30), "waiting": Amount(1, 20)}
+    assert progress(cloud, plan_id).of(tables.MOVING, tables.WAITING, tables.MOVED) == Amount(2, 50)
+    assert progress(cloud, plan_id).seconds_left is None, "nothing has been moved before"
+
+
+def test_the_time_left_follows_earlier_moves_of_the_same_backends() -> None:
+    cloud = Cloud().add("a", 200, [60, 30, 20]).add("b", 200)
+    plan_id = start_plan(cloud, moves_per_backend=1)
+    # 60 GiB took 120 seconds.
+    set_times(cloud, 1, 130, 10, tables.MOVED)
+    left = progress(cloud, plan_id).seconds_left
+    assert left is not None
+    assert abs(left - 100) < 1
+    # The move under way has taken 50 of its 60 seconds.
+    set_times(cloud, 2, 50, None, tables.MOVING)
+    left = progress(cloud, plan_id).seconds_left
+    assert left is not None
+    assert abs(left - 50) < 1
+
+
+def test_moves_side_by_side_take_less_time_and_other_backends_an_average() -> None:
+    cloud = Cloud().add("a", 200, [60, 30, 30]).add("b", 200).add("c", 50, [40])
+    plan_id = start_plan(cloud, moves_per_backend=2)
+    set_times(cloud, 1, 60, 0, tables.MOVED)
+    left = progress(cloud, plan_id).seconds_left
+    assert left is not None
+    assert abs(left - 30) < 1
+    with cloud.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE move_steps SET target = 'h@elsewhere#p' WHERE number > 1"))
+    again = progress(cloud, plan_id).seconds_left
+    assert again is not None
+    assert abs(again - 30) < 1
+
+
+def test_a_plan_that_has_ended_has_no_time_left() -> None:
+    cloud = Cloud().add("a", 100, [30, 20]).add("b", 100)
+    plan_id = start_plan(cloud)
+    set_times(cloud, 1, 60, 0, tables.MOVED)
+    cloud.database.run(plan_records.stop, plan_id)
+    assert progress(cloud, plan_id).seconds_left is None

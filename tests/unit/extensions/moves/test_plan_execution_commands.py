@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage plan apply``, ``list``, ``show``, ``pause``, ``resume`` and ``stop``."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.api.cluster import BACKEND
+from tests.unit.cli.conftest import RestApi
+from tests.unit.extensions.moves.test_plan_commands import run
+from tests.unit.extensions.moves.test_plan_resources import CLOSED
+from tonnage.capacity import errors
+from tonnage.extensions.moves.plan_execution_commands import _duration
+
+
+@pytest.fixture
+def volume(rest_api: RestApi) -> Iterator[str]:
+    """A volume in the thin pool, from where it can be moved."""
+    volume_id = rest_api.client.wait_until_settled(rest_api.client.create(3)["id"])["id"]
+    yield volume_id
+    rest_api.client.simulate_delete(f"/v3/volumes/{volume_id}")
+    rest_api.client.wait_until_settled(volume_id)
+
+
+def test_a_plan_that_is_waited_for_has_moved_its_volumes(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"plan apply empty {BACKEND}#thin --per-backend 1 --moves 2 --in-flight 50 --failures 2 --wait", rest_api)
+    output = capsys.readouterr().out
+    fields = " ".join(output.replace("|", " ").split())
+    assert "state finished" in fields
+    assert f"outcome {BACKEND}#thin becomes empty" in fields
+    assert volume in output
+    run("plan list --limit 1 -f json", rest_api)
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["state"], row["moved"], row["moves"], row["size_bytes"]) == ("finished", 1, 1, 3 * 2**30)
+    run(f"plan show {row['id']} -f json", rest_api)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["id"], shown["message"]) == (row["id"], f"{BACKEND}#thin has no volume")
+    assert [(step["volume"], step["state"]) for step in shown["steps"]] == [(volume, "moved")]
+
+
+def test_a_plan_is_paused_resumed_and_stopped(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} -f value -c id", rest_api)
+    plan = capsys.readouterr().out.strip()
+    for action, done, state in (
+        ("pause", "is paused", "paused"),
+        ("resume", "runs", "running"),
+        ("stop", "is stopped", "stopped"),
+    ):
+        run(f"plan {action} {plan}", rest_api)
+        assert capsys.readouterr().out == f"Plan {plan} {done}\n"
+        run(f"plan list --state {state} -f value -c id", rest_api)
+        assert capsys.readouterr().out.split()[0] == plan
+    run(f"plan show {plan}", rest_api, status=3)
+    assert "skipped" in capsys.readouterr().out
+    with pytest.raises(errors.InvalidInput, match="is stopped: only a running or paused plan can be resumed"):
+        run(f"plan resume {plan}", rest_api)
+
+
+def test_a_plan_that_needs_no_move_is_not_carried_out(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    run("plan apply fit 1 --wait", rest_api)
+    output = capsys.readouterr().out
+    assert "Nothing is to be moved." in output
+    assert "| id" not in output
+
+
+def test_a_goal_that_is_out_of_reach_has_a_status(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    run(f"plan apply empty {BACKEND}#thick", rest_api, status=3)
+    assert "stays" in capsys.readouterr().out
+
+
+def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        run("plan apply fit 1 --moves 0", rest_api)
+    assert "argument --moves: '0': expected" in capsys.readouterr().err
+    with pytest.raises(errors.InvalidInput, match="hours"):
+        run("plan apply fit 1 --hours night", rest_api)
+    with pytest.raises(errors.NotFound, match="plan none could not be found"):
+        run("plan show none", rest_api)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (29, "0 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")])
+def test_the_time_left_is_in_hours_and_minutes(seconds: float | None, text: str) -> None:
+    assert _duration({"seconds_left": seconds}) == text
