@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that renders a chart: ``render_chart.py CHART NAMESPACE``, with values as JSON on standard input.
+"""A program that renders a chart, with values as JSON on standard input.
 
-It prints the objects in YAML, or the error of Helm with status 1. Helm is in ``.kubernetes``, not in the environment of
-the tests.
+``render_chart.py CHART NAMESPACE [notes]``
+
+It prints the objects in YAML or, with ``notes``, what Helm tells after an installation; or the error of Helm with status
+1. Helm is in ``.kubernetes``, not in the environment of the tests.
 """
 
 import json
@@ -12,7 +14,7 @@ import helm_python  # type: ignore[import-not-found]
 
 
 def main() -> int:
-    chart, namespace = sys.argv[1:]
+    chart, namespace, *notes = sys.argv[1:]
     if findings := helm_python.lint(chart)["errors"]:
         print(*findings, sep="\n")
         return 1
@@ -22,7 +24,8 @@ def main() -> int:
         except helm_python.HelmError as error:
             print(error)
             return 1
-    print(*rendered.values(), sep="\n---\n")
+    texts = [text for path, text in rendered.items() if path.endswith("NOTES.txt") == bool(notes)]
+    print(*texts, sep="\n---\n")
     return 0
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chart in ``deploy``, rendered by Helm."""
 
+import base64
+import itertools
 import json
 import os
 import pathlib
@@ -8,12 +10,14 @@ import subprocess
 import sys
 from typing import Any
 
+import bcrypt
 import kubernetes_validate
 import pytest
 import yaml
 
 from tests import suites
 from tests.kubernetes import images, manifests
+from tonnage.api.monitoring.web_config import WebConfig
 
 pytestmark = pytest.mark.kubernetes
 
@@ -21,15 +25,20 @@ _HELM = images.KUBERNETES.with_name("helm")
 _CHART = manifests.FOLDER.parent
 _RENDER = pathlib.Path(__file__).with_name("render_chart.py")
 
+#: The oldest version of Kubernetes that the chart names, and the newest one.
+_VERSIONS = ("1.25", kubernetes_validate.latest_version())
+
 #: A kind and a name.
 Key = tuple[str, str]
 
 
-def run(values: dict[str, Any], namespace: str = manifests.NAMESPACE) -> "subprocess.CompletedProcess[str]":
+def run(
+    values: dict[str, Any], namespace: str = manifests.NAMESPACE, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
     if not _HELM.exists():
         suites.cannot_run("Kubernetes", f"{_HELM} is not there; run tools/install-kubernetes.sh")
     return subprocess.run(
-        [sys.executable, _RENDER, _CHART, namespace],
+        [sys.executable, _RENDER, _CHART, namespace, *arguments],
         input=json.dumps(values),
         env={**os.environ, "PYTHONPATH": str(_HELM)},
         capture_output=True,
@@ -43,8 +52,9 @@ def render(**values: Any) -> dict[Key, dict[str, Any]]:
     assert done.returncode == 0, done.stdout + done.stderr
     objects = by_name([each for each in yaml.safe_load_all(done.stdout) if each])
     for each in objects.values():
-        if not each["apiVersion"].startswith("cert-manager.io/"):
-            kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+        if not each["apiVersion"].startswith(("cert-manager.io/", "monitoring.coreos.com/")):
+            for version in _VERSIONS:
+                kubernetes_validate.validate(each, version, strict=True)
     return objects
 
 
@@ -54,13 +64,23 @@ def by_name(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
     return found
 
 
+#: Without what the chart has and the manifests do not.
+_PLAIN: dict[str, Any] = {"metrics": {"enabled": False}, "networkPolicy": {"enabled": False}}
+
+
+def pod_specs(objects: dict[Key, dict[str, Any]]) -> dict[Key, dict[str, Any]]:
+    """Return the pods of all Deployments, Jobs and DaemonSets."""
+    kinds = ("Deployment", "Job", "DaemonSet")
+    return {key: body["spec"]["template"]["spec"] for key, body in objects.items() if key[0] in kinds}
+
+
 def test_the_objects_are_those_of_the_manifests() -> None:
     expected = by_name([*manifests.kustomization(), *manifests.kustomization("second-scheduler")])
     # Helm makes the namespace. A Job cannot be changed, so each revision has its own.
     del expected["Namespace", "tonnage"]
     job = expected.pop(("Job", "tonnage-schema"))
     expected["Job", "tonnage-schema-1"] = {**job, "metadata": {**job["metadata"], "name": "tonnage-schema-1"}}
-    rendered = render()
+    rendered = render(**_PLAIN)
     for (kind, _), each in rendered.items():
         if kind == "Deployment":
             assert each["spec"]["template"]["metadata"].pop("annotations").keys() == {"checksum/configuration"}
@@ -68,8 +88,9 @@ def test_the_objects_are_those_of_the_manifests() -> None:
 
 
 def test_values_change_the_objects() -> None:
-    plain = render()
+    plain = render(**_PLAIN)
     changed = render(
+        **_PLAIN,
         image="registry.example.com/storage/tonnage:2",
         configuration={"values.conf": "[kubernetes]\nextender_scoring_shape = pack\n"},
         secret={"create": False},
@@ -112,3 +133,185 @@ def test_another_namespace_is_refused() -> None:
     done = run({}, "elsewhere")
     assert done.returncode == 1
     assert "use --namespace tonnage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"deployments": {"tonnage-extendr": {"replicas": 5}}}, "'tonnage-extendr' not allowed"),
+        ({"deployments": {"tonnage-extender": {"replica": 5}}}, "'replica' not allowed"),
+        ({"extender": {"reserve": False}}, "'reserve' not allowed"),
+        ({"metric": {"enabled": True}}, "'metric' not allowed"),
+        ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas'"),
+        ({"configuration": {"values.ini": ""}}, "'values.ini' does not match pattern"),
+        ({"agents": {"local": {}}}, "missing property 'configuration'"),
+        ({"agents": {"local": {"configuration": "x"}}}, "agents report to the scheduler of Tonnage"),
+    ],
+)
+def test_a_misspelt_or_wrong_value_is_refused(values: dict[str, Any], message: str) -> None:
+    done = run(values)
+    assert done.returncode == 1
+    assert message in done.stdout
+
+
+def test_fields_of_pods_are_those_of_all_pods() -> None:
+    fields = {
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"key": "storage", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+    }
+    agents = {"local": {"configuration": "[DEFAULT]\n", "pod": {"nodeSelector": {"disks": "local"}}}}
+    specs = pod_specs(render(pods=fields, scheduler={"enabled": True}, agents=agents))
+    assert {name for _, name in specs} == {
+        "tonnage-extender",
+        "tonnage-publisher",
+        "tonnage-kube-scheduler",
+        "tonnage-schema-1",
+        "tonnage-scheduler",
+        "tonnage-agent-local",
+    }
+    for (_, name), spec in specs.items():
+        own = {"disks": "local"} if name == "tonnage-agent-local" else {}
+        expected = {**fields, "nodeSelector": {"pool": "system", **own}}
+        assert {key: spec.get(key) for key in fields} == expected
+    schema = render(schema={"pod": {"priorityClassName": "low"}})["Job", "tonnage-schema-1"]
+    assert schema["spec"]["template"]["spec"]["priorityClassName"] == "low"
+
+
+@pytest.mark.parametrize(
+    ("values", "gone", "option"),
+    [
+        ({"extender": {"reserves": False}}, "tonnage-extender-reserves", "extender_reserves = false"),
+        ({"extender": {"readCapacityObjects": False}}, "tonnage-extender-capacity", "read_capacity_objects = false"),
+        ({"publisher": {"enabled": False}}, "tonnage-publisher", None),
+    ],
+)
+def test_rights_are_only_for_what_is_on(values: dict[str, Any], gone: str, option: str | None) -> None:
+    before, after = render(**_PLAIN), render(**_PLAIN, **values)
+    assert before.keys() - after.keys() == {key for key in before if key[1] == gone}
+    assert {"ClusterRole", "ClusterRoleBinding"} <= {kind for kind, name in before if name == gone}
+    data = after["ConfigMap", "tonnage"]["data"]
+    assert (option is None) or option in data["tonnage.values.conf"]
+    # The later file wins.
+    assert sorted(data)[0] == "tonnage.conf"
+
+
+def test_metrics_have_a_user_a_service_and_a_monitor() -> None:
+    objects = render(metrics={"password": "secret", "serviceMonitor": {"enabled": True, "labels": {"team": "a"}}})
+    assert "[metrics]\nenabled = true\n" in objects["ConfigMap", "tonnage"]["data"]["tonnage.values.conf"]
+    data = objects["Secret", "tonnage-metrics"]["stringData"]
+    web = yaml.safe_load(data["metrics-web.yml"])
+    assert bcrypt.checkpw(b"secret", web["basic_auth_users"]["prometheus"].encode())
+    [container] = objects["Deployment", "tonnage-extender"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "metrics", "containerPort": 9777} in container["ports"]
+    service = objects["Service", "tonnage-metrics"]
+    monitor = objects["ServiceMonitor", "tonnage"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert monitor["metadata"]["labels"] == {"team": "a"}
+
+
+def test_metrics_are_served_with_this_configuration(tmp_path: pathlib.Path) -> None:
+    """The file is one that Tonnage accepts, with the names of a certificate that is mounted."""
+    data = render()["Secret", "tonnage-metrics"]["stringData"]
+    path = tmp_path / "metrics-web.yml"
+    path.write_text(data["metrics-web.yml"].replace("/etc/tonnage-tls", str(tmp_path)), encoding="utf-8")
+    subprocess.run([manifests.FOLDER / "certificates" / "with-openssl.sh", tmp_path / "made"], check=True)
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_bytes((tmp_path / "made" / "extender" / name).read_bytes())
+    web_config = WebConfig(str(path))
+    assert web_config.tls() is not None
+    credentials = base64.b64encode(f"{data['username']}:{data['password']}".encode()).decode()
+    assert web_config.admits(f"Basic {credentials}")
+    assert not web_config.admits("Basic bm9ib2R5Om5vdGhpbmc=")
+
+
+def test_the_network_reaches_the_ports_that_are_needed() -> None:
+    objects = render(networkPolicy={"extenderFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]})
+    everything = objects["NetworkPolicy", "tonnage"]["spec"]
+    assert (everything["podSelector"], everything.get("ingress")) == ({}, None)
+    policy = objects["NetworkPolicy", "tonnage-extender"]["spec"]
+    labels = objects["Deployment", "tonnage-extender"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    extender, metrics = policy["ingress"]
+    [container] = objects["Deployment", "tonnage-extender"]["spec"]["template"]["spec"]["containers"]
+    assert {rule["ports"][0]["port"] for rule in (extender, metrics)} == {port["name"] for port in container["ports"]}
+    scheduler = objects["Deployment", "tonnage-kube-scheduler"]["spec"]["template"]["metadata"]["labels"]
+    assert extender["from"][0]["podSelector"]["matchLabels"].items() <= scheduler.items()
+    assert extender["from"][1] == {"ipBlock": {"cidr": "192.0.2.0/24"}}
+    assert "from" not in metrics
+
+
+def test_agents_are_one_on_each_node() -> None:
+    text = "[DEFAULT]\nenabled_backends = disks\n[disks]\nvolume_driver = csi\n"
+    paths = {"/csi": "/var/lib/kubelet/plugins/disk", "/var/lib/tonnage": "/var/lib/tonnage"}
+    objects = render(scheduler={"enabled": True}, agents={"local": {"configuration": text, "hostPaths": paths}})
+    assert objects["ConfigMap", "tonnage-agent-local"]["data"] == {"agent.conf": text}
+    spec = objects["DaemonSet", "tonnage-agent-local"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    host = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounted = {mount["mountPath"]: host[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in host}
+    assert mounted == paths
+    for body in objects.values():
+        if body["kind"] in ("DaemonSet", "Deployment"):
+            labels = body["spec"]["template"]["metadata"]["labels"]
+            assert body["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_commands_are_programs_with_options_that_they_have() -> None:
+    """The chart's commands, with the folders that its pods have."""
+    objects = render(scheduler={"enabled": True}, agents={"local": {"configuration": "[DEFAULT]\n"}})
+    for (_, name), spec in pod_specs(objects).items():
+        [container] = spec["containers"]
+        if name == "tonnage-kube-scheduler":
+            continue
+        program, *arguments = container["command"]
+        folders = [value for option, value in itertools.pairwise(arguments) if option == "--config-dir"]
+        assert set(folders) <= {mount["mountPath"] for mount in container["volumeMounts"]}
+        rest = [value for value in arguments if value != "--config-dir" and value not in folders]
+        path = pathlib.Path(sys.executable).with_name(program)
+        done = subprocess.run([path, *rest, "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "config-dir" in done.stdout or program == "tonnage-manage"
+
+
+def test_variables_set_options_before_files(tmp_path: pathlib.Path) -> None:
+    objects = render(scheduler={"enabled": True}, agents={"local": {"configuration": "[DEFAULT]\n"}})
+    for name, text in objects["ConfigMap", "tonnage"]["data"].items():
+        (tmp_path / name).write_text(f"{text}\n[DEFAULT]\nhost = of-file\n", encoding="utf-8")
+    program = (
+        "import sys; from oslo_config import cfg; from tonnage.rpc import options;"
+        "conf = cfg.ConfigOpts(); options.register(conf);"
+        "conf(['--config-dir', sys.argv[1]], project='tonnage', default_config_files=[]); print(conf.host)"
+    )
+    for key in (("Deployment", "tonnage-scheduler"), ("DaemonSet", "tonnage-agent-local")):
+        [container] = objects[key]["spec"]["template"]["spec"]["containers"]
+        variables = {entry["name"]: entry.get("value", "node-7") for entry in container["env"]}
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program, tmp_path],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "node-7\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "present", "absent"),
+    [
+        ({}, ["1. The Secret", "2. The pods wait", "4. See the figures", "schedulerName: tonnage"], []),
+        (
+            {"secret": {"text": "x"}, "certManager": True, "secondScheduler": {"enabled": False}},
+            ["3. Wait", "Let a kube-scheduler ask"],
+            ["1. The Secret", "2. The pods", "schedulerName"],
+        ),
+        ({"extender": {"readCapacityObjects": False}}, ["5. Give pods"], ["4. See"]),
+    ],
+)
+def test_notes_have_the_next_steps(values: dict[str, Any], present: list[str], absent: list[str]) -> None:
+    notes = run(values, manifests.NAMESPACE, "notes").stdout
+    assert [text for text in present if text not in notes] == []
+    assert [text for text in absent if text in notes] == []
