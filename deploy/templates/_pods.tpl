@@ -16,6 +16,12 @@
 {{- if not .Values.extender.readCapacityObjects -}}
 {{- $kubernetes = append $kubernetes "read_capacity_objects = false" -}}
 {{- end -}}
+{{- if .Values.publisher.subtractsClaims -}}
+{{- $kubernetes = append $kubernetes "publisher_subtracts_claims = true" -}}
+{{- end -}}
+{{- range .Values.publisher.templateNodeCapacity -}}
+{{- $kubernetes = append $kubernetes (printf "template_node_capacity = %s" .) -}}
+{{- end -}}
 {{- $lines := list -}}
 {{- if $kubernetes -}}{{- $lines = concat $lines (list "[kubernetes]") $kubernetes -}}{{- end -}}
 {{- if .Values.metrics.enabled -}}

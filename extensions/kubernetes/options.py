@@ -86,6 +86,24 @@ OPTIONS: list[cfg.Opt] = [
         "publisher_namespace",
         help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to. Unset, it writes none.",
     ),
+    cfg.BoolOpt(
+        "publisher_subtracts_claims",
+        default=False,
+        help="Publish the capacity less the claims for pods, within a second of a claim, so that a kube-scheduler "
+        "without the extender does not use claimed capacity. A pod whose scheduling fails after its claim waits until "
+        "the claim ends.",
+    ),
+    cfg.StrOpt(
+        "publisher_owner",
+        help="Deployment in publisher_namespace that owns the objects: the cluster deletes them with it. Unset, the "
+        "objects have no owner, and stay until somebody deletes them.",
+    ),
+    cfg.MultiStrOpt(
+        "template_node_capacity",
+        default=[],
+        help="Capacity of an empty node of a node group, for cluster-autoscaler: storage class, size and, with several "
+        "groups, labels of the nodes of the group, as in fast 100Gi pool=a. It is published for simulated nodes.",
+    ),
     cfg.FloatOpt(
         "publisher_interval",
         default=10.0,

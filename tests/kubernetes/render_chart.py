@@ -3,8 +3,8 @@
 
 ``render_chart.py CHART NAMESPACE [notes]``
 
-It prints the objects in YAML or, with ``notes``, what Helm tells after an installation; or the error of Helm with status
-1. Helm is in ``.kubernetes``, not in the environment of the tests.
+It prints the objects in YAML or, with ``notes``, what Helm tells after an installation; or the error of Helm with
+status 1. Helm is in ``.kubernetes``, not in the environment of the tests.
 """
 
 import json

@@ -142,6 +142,7 @@ def test_another_namespace_is_refused() -> None:
         ({"deployments": {"tonnage-extender": {"replica": 5}}}, "'replica' not allowed"),
         ({"extender": {"reserve": False}}, "'reserve' not allowed"),
         ({"metric": {"enabled": True}}, "'metric' not allowed"),
+        ({"publisher": {"templateNodeCapacity": ["fast"]}}, "at '/publisher/templateNodeCapacity/0'"),
         ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas'"),
         ({"configuration": {"values.ini": ""}}, "'values.ini' does not match pattern"),
         ({"agents": {"local": {}}}, "missing property 'configuration'"),
@@ -315,3 +316,14 @@ def test_notes_have_the_next_steps(values: dict[str, Any], present: list[str], a
     notes = run(values, manifests.NAMESPACE, "notes").stdout
     assert [text for text in present if text not in notes] == []
     assert [text for text in absent if text in notes] == []
+
+
+def test_values_of_the_publisher_are_options() -> None:
+    publisher = {"subtractsClaims": True, "templateNodeCapacity": ["fast 100Gi pool=a", "fast 200Gi pool=b"]}
+    text = render(**_PLAIN, publisher=publisher)["ConfigMap", "tonnage"]["data"]["tonnage.values.conf"]
+    assert text.splitlines() == [
+        "[kubernetes]",
+        "publisher_subtracts_claims = true",
+        "template_node_capacity = fast 100Gi pool=a",
+        "template_node_capacity = fast 200Gi pool=b",
+    ]

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from tonnage.capacity.topology.node_selectors import NodeSelectorRequirement, NodeSelectorTerm, Operator
+from tonnage.extensions.kubernetes.capacity import pool_columns
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, storage_for_class
+from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolKey
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 
 #: The label with a node's name. Label selectors cannot match the name itself.
@@ -38,17 +40,23 @@ class CapacityEntry:
 
 
 def build_entries(
-    driver: Driver, classes: Collection[str], nodes: Collection[Node], now: datetime.datetime
+    driver: Driver,
+    classes: Collection[str],
+    nodes: Collection[Node],
+    now: datetime.datetime,
+    claims: Collection[ActiveClaim] = (),
 ) -> dict[str, CapacityEntry]:
     """Return the entries of a driver at a time, UTC, by their names.
 
     ``classes`` are the cluster's storage classes with this driver as provisioner, ``nodes`` are the cluster's nodes.
+    Capacities are less the ``claims``.
     The name depends on the fields that cannot change in an entry, class and topology.
     """
     if not driver.tracking:
         return {}
     storage_by_class = {storage.storage_class: storage for storage in driver.storage}
     entries_by_name = {}
+    headroom = _headroom(driver, now, claims) if claims else {}
     for storage_class in classes:
         storage_name = storage_for_class(storage_by_class, storage_class)
         for pool in () if storage_name is None else storage_by_class[storage_name].pools:
@@ -57,15 +65,21 @@ def build_entries(
                 continue
             if pool.capacity is None or (pool.expires_at is not None and pool.expires_at <= now):
                 continue
-            maximum_volume_size = (
-                None if pool.maximum_volume_size is None else min(pool.maximum_volume_size, pool.capacity)
-            )
+            capacity = min(pool.capacity, headroom.get((storage_name or "", pool.name), pool.capacity))
+            maximum_volume_size = None if pool.maximum_volume_size is None else min(pool.maximum_volume_size, capacity)
             for selector in _selectors(pool, nodes):
                 name = _entry_name(driver.name, storage_class, pool.name, selector)
                 entries_by_name[name] = CapacityEntry(
-                    driver.name, storage_class, selector, pool.capacity, maximum_volume_size
+                    driver.name, storage_class, selector, capacity, maximum_volume_size
                 )
     return entries_by_name
+
+
+def _headroom(driver: Driver, now: datetime.datetime, claims: Collection[ActiveClaim]) -> dict[PoolKey, int]:
+    """Return the capacity of each pool less the claims."""
+    columns = pool_columns.from_driver(driver)
+    headroom = columns.packing_pools(pool_columns.to_microseconds(now), claims).headroom()
+    return dict(zip(columns.keys, headroom.tolist(), strict=True))
 
 
 def _selectors(pool: Pool, nodes: Collection[Node]) -> Iterator[tuple[NodeSelectorRequirement, ...]]:

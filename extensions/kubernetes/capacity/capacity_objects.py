@@ -4,6 +4,7 @@
 The official client has methods for ``v1`` only. The objects hardly differ between versions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,23 +24,30 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class ExistingCapacity:
-    """An object in the cluster. Sizes are bytes."""
+    """An object in the cluster. Sizes are bytes, ``owners`` the references to its owners."""
 
     name: str
     resource_version: str
     capacity: int | None
     maximum_volume_size: int | None
+    owners: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
     def from_raw(cls, raw: Any) -> Self:
         """Return an object from the server's answer. The server may render quantities differently."""
         sizes = (raw.get("capacity"), raw.get("maximumVolumeSize"))
         capacity, most = (None if size is None else quantities.parse(size) for size in sizes)
-        return cls(raw["metadata"]["name"], raw["metadata"]["resourceVersion"], capacity, most)
+        metadata = raw["metadata"]
+        owners = tuple(metadata.get("ownerReferences") or ())
+        return cls(metadata["name"], metadata["resourceVersion"], capacity, most, owners)
 
     def has_sizes_of(self, entry: CapacityEntry) -> bool:
         """Return whether the sizes equal those of an entry."""
         return (self.capacity, self.maximum_volume_size) == (entry.capacity, entry.maximum_volume_size)
+
+    def is_owned_by(self, owner: Mapping[str, Any] | None) -> bool:
+        """Return whether an owner, if there is one, owns the object."""
+        return owner is None or owner["uid"] in {reference["uid"] for reference in self.owners}
 
 
 class CapacityObjects:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import workers
 from tonnage.extensions.kubernetes import options as kubernetes_options
+from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.extensions.kubernetes.publication.type_pools import TypePools
 from tonnage.ledger.db import database, schema
@@ -27,6 +29,9 @@ from tonnage.rpc import options as rpc_options
 LOG = logging.getLogger(__name__)
 
 PROG = "tonnage-publisher"
+
+#: Seconds between two looks at the claims.
+_CLAIMS_SECONDS = 0.5
 
 
 class PublisherWorker(workers.Worker):
@@ -51,6 +56,7 @@ class PublisherWorker(workers.Worker):
             _write_state(options.publisher_state_file, "No round has ended yet")
             while not self._ending.is_set():
                 state = "ok"
+                claims = self._claims(ledger) if options.publisher_subtracts_claims else None
                 try:
                     if imported := importer.import_reports():
                         LOG.info("Took over %d pool(s) of agents", imported)
@@ -66,7 +72,24 @@ class PublisherWorker(workers.Worker):
                 else:
                     failure_log.recovered("Figures are exchanged again")
                 _write_state(options.publisher_state_file, state)
-                self._ending.wait(options.publisher_interval)
+                self._wait(ledger, options, claims)
+
+    def _wait(self, ledger: database.Database, options: Any, seen: object) -> None:
+        """Wait for the next round: for the interval, or until there are other claims than before the last round."""
+        until = time.monotonic() + options.publisher_interval
+        while (left := until - time.monotonic()) > 0 and not self._ending.is_set():
+            self._ending.wait(left if seen is None else min(left, _CLAIMS_SECONDS))
+            if seen is not None and self._claims(ledger) != seen:
+                return
+
+    @staticmethod
+    def _claims(ledger: database.Database) -> object:
+        """Return a mark of the claims, None while the ledger does not answer."""
+        try:
+            with ledger.reading() as session:
+                return capacity_claims.last_change(session)
+        except errors.Unavailable:
+            return None
 
     def end(self) -> None:
         self._ending.set()
@@ -99,14 +122,21 @@ def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.Exit
     """Return a function that publishes capacity. Raises ConfigurationError for unusable options."""
     try:
         from tonnage.extensions.kubernetes.cluster import api_connection
-        from tonnage.extensions.kubernetes.publication import capacity_publisher
+        from tonnage.extensions.kubernetes.publication import capacity_publisher, template_capacities
     except ImportError as error:
         raise errors.ConfigurationError(
             f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}); install it with: "
             f"{installation.install_command('kubernetes')}"
         ) from error
     api = cleanup.enter_context(api_connection.connect(options.kubeconfig))
-    return capacity_publisher.Publisher(ledger, api, options.publisher_namespace).publish
+    return capacity_publisher.Publisher(
+        ledger,
+        api,
+        options.publisher_namespace,
+        subtracts_claims=options.publisher_subtracts_claims,
+        owner=options.publisher_owner,
+        template_capacities=template_capacities.parse(options.template_node_capacity),
+    ).publish
 
 
 @setup.clean_exit(PROG)

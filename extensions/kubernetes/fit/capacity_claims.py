@@ -203,6 +203,18 @@ def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
     return [_claim(row[0], row[1]) for row in session.execute(query) if row[0].expires_at > at]
 
 
+def claims_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[ActiveClaim]:
+    """Return all active claims on a driver at a time."""
+    rows = session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid == uid, _CLAIM.expires_at > at))
+    return [ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity) for row in rows]
+
+
+def last_change(session: orm.Session) -> tuple[int, datetime.datetime | None]:
+    """Return the number of claims and the last expiry, which differ after a claim was made, replaced or released."""
+    number, expires_at = session.execute(sa.select(sa.func.count(), sa.func.max(_CLAIM.expires_at))).one()
+    return int(number), expires_at
+
+
 def pools_claimed_for_pods(session: orm.Session) -> set[tuple[str, PoolKey]]:
     """Return the pools with claims for pods, each with the uid of its driver. Some of the claims may have expired."""
     query = sa.select(_CLAIM.driver_uid, _CLAIM.storage_class, _CLAIM.pool).where(_CLAIM.pod.is_not(None)).distinct()

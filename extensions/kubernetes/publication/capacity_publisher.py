@@ -2,7 +2,7 @@
 """The publisher that keeps a cluster's ``CSIStorageCapacity`` objects in step with the drivers' storage."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from tonnage.extensions.kubernetes.cluster import objects, quantities
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 from tonnage.extensions.kubernetes.cluster.objects import NodeList
 from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.provisioner.provisioner_objects import Owner
+from tonnage.extensions.kubernetes.publication import template_capacities
+from tonnage.extensions.kubernetes.publication.template_capacities import TemplateCapacity
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
@@ -52,15 +55,29 @@ class PublishResult:
 class Publisher:
     """Publishes in one namespace. Several publishers may run at once, because they write the same objects.
 
-    A page of a list has at most ``page_size`` objects.
+    With ``subtracts_claims`` the objects show the capacity less the claims. ``owner`` names the Deployment in the
+    namespace without which the cluster deletes the objects. ``template_capacities`` are objects for nodes that do not
+    exist yet. A page of a list has at most ``page_size`` objects.
     """
 
-    def __init__(self, ledger: Database, api: client.ApiClient, namespace: str, page_size: int = 500) -> None:
+    def __init__(
+        self,
+        ledger: Database,
+        api: client.ApiClient,
+        namespace: str,
+        page_size: int = 500,
+        *,
+        subtracts_claims: bool = False,
+        owner: str | None = None,
+        template_capacities: Sequence[TemplateCapacity] = (),
+    ) -> None:
         self._ledger = ledger
         self._namespace = namespace
         self._page_size = page_size
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
         self._objects = CapacityObjects(api, namespace)
+        self._apps, self._owner_name = client.AppsV1Api(api), owner
+        self._subtracts_claims, self._template_capacities = subtracts_claims, template_capacities
         #: The last logged failure of each object. A failure is logged again only if it changes.
         self._logged_failures: dict[str, str] = {}
 
@@ -76,15 +93,16 @@ class Publisher:
             capacity_object.name: capacity_object
             for capacity_object in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
         }
+        owner = self._owner()
         entries = self._desired_entries()
         desired = {name: self._objects.adapt_to_version(entry) for name, entry in entries.items()}
         result = PublishResult()
         for name, entry in desired.items():
             existing = existing_by_name.get(name)
-            body = self._body(name, entry, existing)
+            body = self._body(name, entry, existing, owner)
             if existing is None:
                 result.created += self._write(result, name, self._objects.create, body=body)
-            elif not existing.has_sizes_of(entry):
+            elif not existing.has_sizes_of(entry) or not existing.is_owned_by(owner):
                 result.replaced += self._write(result, name, self._objects.replace, name=name, body=body)
         for name in existing_by_name.keys() - desired.keys():
             version = existing_by_name[name].resource_version
@@ -102,23 +120,53 @@ class Publisher:
             classes.setdefault(storage_class.provisioner, []).append(storage_class.metadata.name)
         nodes = [Node(node.metadata.name, node.metadata.labels or {}) for node in self._list_all(self._list_nodes)]
         with self._ledger.reading(snapshot=True) as session:
-            return self._entries(session, classes, nodes)
+            entries = self._entries(session, classes, nodes)
+        provisioners = {name: driver for driver, names in classes.items() for name in names}
+        return entries | template_capacities.build_entries(self._template_capacities, provisioners)
 
-    @staticmethod
-    def _entries(session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]) -> dict[str, CapacityEntry]:
+    def _entries(
+        self, session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]
+    ) -> dict[str, CapacityEntry]:
         now, entries = capacity_claims.now(session), {}
         for driver in driver_rows.list_all(session):
             if driver.name in classes:
                 full_driver = driver_rows.find(session, driver.name)
-                entries.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now))
+                claims = capacity_claims.claims_on(session, driver.uid, now) if self._subtracts_claims else ()
+                entries.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now, claims))
         return entries
 
-    def _body(self, name: str, entry: CapacityEntry, existing: ExistingCapacity | None) -> dict[str, Any]:
+    def _owner(self) -> dict[str, Any] | None:
+        """Return the reference to the owner of the objects."""
+        if self._owner_name is None:
+            return None
+        try:
+            answer: Any = self._apps.read_namespaced_deployment(
+                self._owner_name, self._namespace, _preload_content=False, _request_timeout=_TIMEOUT_SECONDS
+            )
+        except client.ApiException as error:
+            raise errors.Unavailable(
+                f"the Deployment {self._namespace}/{self._owner_name}, which owns the objects, cannot be read "
+                f"({_status_text(error)}): name another one in [kubernetes] publisher_owner, or none"
+            ) from error
+        except Exception as error:  # the client does not wrap the errors of its libraries
+            raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self._owner_name}
+        return {**reference, "uid": objects.decode(answer.data, Owner).metadata.uid}
+
+    def _body(
+        self, name: str, entry: CapacityEntry, existing: ExistingCapacity | None, owner: dict[str, Any] | None
+    ) -> dict[str, Any]:
         labels = {MANAGED_BY: MANAGER, DRIVER: entry.driver}
         metadata: dict[str, Any] = {"name": name, "namespace": self._namespace, "labels": labels}
         if existing is not None:
             # The API server rejects the write if the object has changed since it was read.
             metadata["resourceVersion"] = existing.resource_version
+        # A write without the owners that others have added would remove these.
+        owners = [*(existing.owners if existing is not None else ())]
+        if owner is not None and owner["uid"] not in {reference["uid"] for reference in owners}:
+            owners.append(owner)
+        if owners:
+            metadata["ownerReferences"] = owners
         expressions = [
             {"key": requirement.key, "operator": requirement.operator.value}
             | ({"values": list(requirement.values)} if requirement.values else {})

@@ -13,6 +13,7 @@ from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import capacity_entries
 from tonnage.extensions.kubernetes.capacity.capacity_entries import HOSTNAME, CapacityEntry
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Driver, Storage
+from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 
 NODES = [Node("n1", {HOSTNAME: "n1.example.com", "disks": "2"}), Node("n2", {HOSTNAME: "n2", "disks": "8"})]
@@ -99,3 +100,14 @@ def test_the_name_of_an_entry_stays_with_other_sizes_alone() -> None:
 def test_figures_of_the_objects_of_others_are_not_published_again() -> None:
     pools = (pool("p", 4, object_name="storage/csisc-1", object_version=7), pool("q", 5))
     assert [entry.capacity for entry in entries(driver(Storage("fast", pools)))] == [5 * GI]
+
+
+def test_capacities_are_less_the_claims_on_the_same_disks() -> None:
+    stored = driver(
+        Storage("fast", (pool("p", 10, backing_id="disks", maximum_volume_size=8 * GI), pool("q", 5))),
+        Storage("mirrored", (pool("p", 5, backing_id="disks"),)),
+    )
+    claims = [ActiveClaim(("fast", "p"), 4 * GI, "disks", 10 * GI), ActiveClaim(("gone", "p"), GI)]
+    built = capacity_entries.build_entries(stored, ("fast", "mirrored"), NODES, NOW, claims)
+    sizes = sorted((entry.storage_class, entry.capacity, entry.maximum_volume_size) for entry in built.values())
+    assert sizes == [("fast", 5 * GI, None), ("fast", 6 * GI, 6 * GI), ("mirrored", 3 * GI, None)]

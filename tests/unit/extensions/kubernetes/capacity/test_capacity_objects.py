@@ -93,3 +93,9 @@ def test_an_object_that_has_changed_is_not_deleted(kube: KubeApi, objects: Capac
         objects.delete("c1", version)
     objects.delete("c1", kube.capacities["c1"]["metadata"]["resourceVersion"])
     assert kube.capacities == {}
+
+
+def test_owners_are_known_by_their_uid() -> None:
+    raw = {"metadata": {"name": "c", "resourceVersion": "7", "ownerReferences": [{"uid": "u1"}]}}
+    existing = ExistingCapacity.from_raw(raw)
+    assert [existing.is_owned_by(owner) for owner in (None, {"uid": "u1"}, {"uid": "u2"})] == [True, True, False]

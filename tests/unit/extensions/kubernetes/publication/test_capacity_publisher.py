@@ -14,7 +14,10 @@ from tests.servers.kube_api import NODES, KubeApi
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
-from tonnage.extensions.kubernetes.publication import capacity_publisher
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.kubernetes.publication import capacity_publisher, template_capacities
 from tonnage.extensions.kubernetes.publication.capacity_publisher import Publisher
 from tonnage.ledger.db import database
 
@@ -304,3 +307,63 @@ def test_older_figures_never_replace_newer_ones(
         assert [size for _, _, size, _ in published(cluster)] == ["3Gi"]
         assert str(second.publish()) == "0 made, 0 changed, 0 deleted, 0 failed", "nothing has to be mended"
     ledger.close()
+
+
+@pytest.fixture
+def api(cluster: KubeApi) -> Iterator[client.ApiClient]:
+    settings = client.Configuration(host=cluster.url)
+    settings.retries = False
+    with client.ApiClient(settings) as api:
+        yield api
+
+
+def test_objects_show_the_capacity_less_the_claims(
+    cluster: KubeApi, ledger: database.Database, patch: Patch, api: client.ApiClient
+) -> None:
+    patch(storage("fast", {"name": "p", "nodeList": ["n1"], "capacity": "10Gi"}))
+    publisher = Publisher(ledger, api, "storage", subtracts_claims=True)
+    publisher.publish()
+    queries, nodes = NodeQueries(ledger), Nodes([Node("n1", {})])
+    queries.claim([Volume("data", NAME, "fast", 6 * 2**30)], nodes, "u1", 60.0, pod="default/redis")
+    assert str(publisher.publish()) == "0 made, 1 changed, 0 deleted, 0 failed"
+    assert [capacity for _, _, capacity, _ in published(cluster)] == ["4Gi"]
+    queries.release("u1")
+    publisher.publish()
+    assert [capacity for _, _, capacity, _ in published(cluster)] == ["10Gi"]
+
+
+def test_objects_have_an_owner_beside_those_that_others_add(
+    cluster: KubeApi, ledger: database.Database, patch: Patch, api: client.ApiClient
+) -> None:
+    patch(storage("fast", {"name": "p", "capacity": "10Gi"}))
+    Publisher(ledger, api, "storage").publish()
+    [body] = cluster.capacities.values()
+    assert "ownerReferences" not in body["metadata"]
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "u0"}
+    body["metadata"]["ownerReferences"] = [foreign]
+    owned = Publisher(ledger, api, "storage", owner="tonnage-publisher")
+    with pytest.raises(
+        errors.Unavailable, match="Deployment storage/tonnage-publisher, which owns the objects, cannot"
+    ):
+        owned.publish()
+    cluster.add_object(
+        "/apis/apps/v1/namespaces/storage/deployments/tonnage-publisher",
+        metadata={"name": "tonnage-publisher", "uid": "u1"},
+    )
+    assert str(owned.publish()) == "0 made, 1 changed, 0 deleted, 0 failed"
+    [body] = cluster.capacities.values()
+    own = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "tonnage-publisher", "uid": "u1"}
+    assert body["metadata"]["ownerReferences"] == [foreign, own]
+    assert str(owned.publish()) == "0 made, 0 changed, 0 deleted, 0 failed"
+
+
+def test_template_nodes_have_objects_of_their_own(
+    cluster: KubeApi, ledger: database.Database, patch: Patch, api: client.ApiClient
+) -> None:
+    lines = ["fast 100Gi pool=a", "fast 200Gi pool=b", "nothing 1Gi"]
+    Publisher(ledger, api, "storage", template_capacities=template_capacities.parse(lines)).publish()
+    label = ("cluster-autoscaler.kubernetes.io/template-node", "In", "true")
+    assert published(cluster) == [
+        ("fast", [label, ("pool", "In", "a")], "100Gi", None),
+        ("fast", [label, ("pool", "In", "b")], "200Gi", None),
+    ]
