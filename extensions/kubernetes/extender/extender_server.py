@@ -6,7 +6,6 @@ It has no users. kube-scheduler reaches the listener over loopback or with a cli
 
 import abc
 import logging
-import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from tonnage.api.http.wsgi_server import ServerLimits
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import cluster_reader
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.extender.tls_reload import MutualTls
 from tonnage.extensions.kubernetes.fit import extender_instruments, scoring_shape
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender, FilterResult
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
@@ -209,7 +209,7 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             max_body_size=limit.size,
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
-        _mutual_tls(*files) if all(files) else None,
+        MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context() if all(files) else None,
         [*_claim_tasks(database, cluster, options), *_import_tasks(database, cluster, options)],
         extender.warm_up,
     )
@@ -245,27 +245,6 @@ def _import_tasks(database: Database, cluster: ClusterReader, options: Any) -> I
             options.capacity_object_drivers,
             options.capacity_object_disks,
         )
-
-
-def _mutual_tls(cert: str, key: str, authority: str) -> ssl.SSLContext:
-    """Return a TLS context that accepts client certificates of one authority only. The parameters are PEM files.
-
-    The server refuses clients without a certificate, except on the paths for probes.
-
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be used.
-    """
-    for name, path in zip(_TLS_OPTIONS, (cert, key, authority), strict=True):
-        if not os.access(path, os.R_OK):
-            raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
-    try:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
-        context.load_cert_chain(cert, key)
-    except ssl.SSLError as error:
-        raise errors.ConfigurationError(
-            f"options [kubernetes] {', '.join(_TLS_OPTIONS)} cannot be used: {error}"
-        ) from error
-    context.verify_mode = ssl.CERT_OPTIONAL
-    return context
 
 
 def _on_invalid_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:

@@ -30,9 +30,10 @@ from tonnage.extensions.kubernetes.provisioner.provisioner_objects import (
 
 T = TypeVar("T")
 
-#: Seconds to wait for the API server's answer, and for which an answer about an owner is used.
+#: Seconds to wait for the API server's answer, and for which an answer about an owner is used. Processes that import
+#: the same figures may disagree about an owner for so long.
 _TIMEOUT_SECONDS = 10.0
-_OWNER_SECONDS = 20.0
+_OWNER_SECONDS = 5.0
 
 #: Seconds of a lease that does not tell, and how many of its durations may pass without a renewal.
 _LEASE_SECONDS = 15

@@ -64,7 +64,7 @@ def test_a_provisioner_works_while_its_owner_has_ready_pods(
 ) -> None:
     driver.install(kube)
     assert state(states, driver) is WORKING
-    clock.seconds = 15
+    clock.seconds = 4
     assert state(states, driver) is WORKING
     assert kube.asked.count(driver.owner_path) == 1, "answers are used for a while"
     driver.set_ready(kube, 0)
