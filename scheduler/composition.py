@@ -29,6 +29,7 @@ from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.extension_parts import ExtensionParts, PartsBuilder, SchedulerContext
 from tonnage.scheduler.observers.audit_thread import AuditThread
 from tonnage.scheduler.observers.driver_audit import DriverAudit
+from tonnage.scheduler.observers.extension_events import ExtensionEvents
 from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor, PeriodicTasks, Purge
 from tonnage.scheduler.periodic.sweep import ClaimRecovery, Sweep, SweepTimer
 from tonnage.scheduler.requests.placement_requests import Move, Retry
@@ -105,6 +106,7 @@ class DecisionParts:
                 self.snapshots,
                 base.clock,
                 self.move,
+                ExtensionEvents(),
             ),
         )
         self.preparations: Sequence[Preparation] = self.extensions.preparations

@@ -24,6 +24,7 @@ from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.decision_observer import DecisionObserver
+from tonnage.scheduler.observers.extension_events import EventObserver, ExtensionEvents
 from tonnage.scheduler.periodic.periodic_tasks import PurgeFunction
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.preparation import Preparation
@@ -38,7 +39,8 @@ class SchedulerContext:
     whether some work, which one scheduler does for all, is the turn of this one. ``clock`` returns monotonic seconds.
 
     ``move`` decides the request of an extension to move a volume, as that of a client, and returns after the commit. It
-    is called in threads of the extension, not while the decision thread calls the extension.
+    is called in threads of the extension, not while the decision thread calls the extension. ``events`` are for events
+    that other extensions announce.
     """
 
     settings: Settings
@@ -49,6 +51,7 @@ class SchedulerContext:
     snapshots: DecisionSnapshots
     clock: Callable[[], float]
     move: Callable[[Move], Answer]
+    events: ExtensionEvents
 
 
 class BackgroundWork(Protocol):
@@ -76,6 +79,7 @@ class SchedulerParts:
 
     report_observers: Sequence[ReportObserver] = ()
     decision_observers: Sequence[DecisionObserver] = ()
+    event_observers: Sequence[EventObserver] = ()
     preparations: Sequence[Preparation] = ()
     rpc_handlers: Sequence[RpcHandler[Any, Any]] = ()
     purges: Sequence[PurgeFunction] = ()
@@ -107,11 +111,18 @@ class ExtensionParts:
         merged = cls()
         for name, builder in builders.items():
             parts = builder(context)
-            hooks: list[Hook] = [*parts.report_observers, *parts.decision_observers, *parts.preparations]
+            hooks: list[Hook] = [
+                *parts.report_observers,
+                *parts.decision_observers,
+                *parts.event_observers,
+                *parts.preparations,
+            ]
             for hook in hooks:
                 hook.extension = name
             merged.report_observers += parts.report_observers
             merged.decision_observers += parts.decision_observers
+            if parts.event_observers:
+                context.events.observers += parts.event_observers
             merged.preparations += parts.preparations
             merged.rpc_handlers += parts.rpc_handlers
             merged.purges += parts.purges

@@ -64,13 +64,12 @@ class Alert:
         return self._url == other._url
 
     def send(self, message: notification_outbox.Message) -> None:
-        """Send a threshold crossing.
+        """Send a threshold crossing, or a failure of another extension.
 
         Raises :class:`~tonnage.extensions.announcements.bus.NotSent` if the service fails.
         """
         title, text = title_and_text(message.payload)
-        exceeded = message.event_type == payloads.EXCEEDED
-        notify_type = "warning" if exceeded else "success"
+        notify_type = "success" if message.event_type == payloads.RECOVERED else "warning"
         if not self._service.notify(title=title, body=f"{text}\nmessage id {message.id}", notify_type=notify_type):
             raise NotSent(
                 f"{message.event_type} could not be sent to {self._kind} (number {self.number} of "
@@ -97,7 +96,9 @@ def from_entries(entries: Iterable[str]) -> list[Alert]:
 
 
 def title_and_text(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the title and the text of an alert with the figures in a threshold crossing's payload."""
+    """Return the title and the text of an alert: those of the payload, or the figures of a threshold crossing."""
+    if "title" in payload:
+        return payload["title"], payload["text"]
     name, reasons = payload["name_to_id"], payload["reasons"]
     title = f"Pool {name} holds " + (f"too much: {' and '.join(reasons)}" if reasons else "no more than it should")
     lines = [

@@ -3,8 +3,9 @@
 
 import datetime
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -104,6 +105,12 @@ class Announcer:
         """Put threshold crossings into the outbox in this transaction."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
         notification_outbox.enqueue(session, self.channels(), messages)
+
+    def put_event(self, session: orm.Session, event_type: str, payload: Mapping[str, Any], *, alert: bool) -> None:
+        """Put an event of another extension into the outbox in this transaction: for the bus, or for alerts too."""
+        channels = self.channels() if alert else [sender.channel for sender in self._bus_senders]
+        if channels:
+            notification_outbox.enqueue(session, channels, [(event_type, payload)])
 
     def wake(self) -> None:
         """Make the sending threads read the outbox now."""

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from tonnage.extensions.announcements import announcer
 from tonnage.extensions.announcements.capacity_alerts import CapacityAlerts
+from tonnage.extensions.announcements.event_announcements import EventAnnouncements
 from tonnage.scheduler.extension_parts import SchedulerContext, SchedulerParts
 
 
@@ -22,4 +23,10 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     def reload(conf: cfg.ConfigOpts) -> Callable[[], None]:
         return partial(alerts.change, announcer.load_config(conf))
 
-    return SchedulerParts(report_observers=[alerts], purges=[sender.purge], background=[sender], reloads=[reload])
+    return SchedulerParts(
+        report_observers=[alerts],
+        event_observers=[EventAnnouncements(sender)],
+        purges=[sender.purge],
+        background=[sender],
+        reloads=[reload],
+    )

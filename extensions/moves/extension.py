@@ -10,6 +10,7 @@ EXTENSION = Extension(
     tables="tonnage.extensions.moves.records.tables",
     scheduler="tonnage.extensions.moves.scheduler_parts:build",
     api="tonnage.extensions.moves.api_parts:build",
+    metrics="tonnage.extensions.moves.plan_metrics:PlanSeries",
     policies="tonnage.extensions.moves.policy_rules:list_rules",
     commands={
         "plan": "tonnage.extensions.moves.plan_commands:Plan",

@@ -3,6 +3,9 @@
 
 import logging
 
+from sqlalchemy import orm
+
+from tonnage.extensions.moves.execution import plan_events
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import MovePlan
@@ -10,6 +13,7 @@ from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.records.plan_records import NewPlan
 from tonnage.ledger.db.database import Database
+from tonnage.scheduler.observers.extension_events import ExtensionEvents
 
 LOG = logging.getLogger(__name__)
 
@@ -17,8 +21,8 @@ LOG = logging.getLogger(__name__)
 class PlanStarter:
     """Makes plans and records them, so that they are carried out. ``limits`` are those of the options."""
 
-    def __init__(self, database: Database, planner: Planner, limits: Limits) -> None:
-        self._database, self._planner, self._limits = database, planner, limits
+    def __init__(self, database: Database, planner: Planner, limits: Limits, events: ExtensionEvents) -> None:
+        self._database, self._planner, self._limits, self._events = database, planner, limits, events
 
     def apply(self, message: ApplyPlan) -> MovePlan:
         """Return a plan, which is carried out from now on unless it has no moves.
@@ -38,7 +42,14 @@ class PlanStarter:
         plan = self._planner.plan(message.query)
         if not plan.moves:
             return plan
-        is_new: bool = self._database.run_past_duplicates(plan_records.insert, new_plan, plan)
+        is_new: bool = self._database.run_past_duplicates(self._insert, new_plan, plan)
         if is_new:
+            self._events.commit()
             LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
         return plan
+
+    def _insert(self, session: orm.Session, new_plan: NewPlan, plan: MovePlan) -> bool:
+        if not plan_records.insert(session, new_plan, plan):
+            return False
+        self._events.write(session, plan_events.begun(new_plan, plan))
+        return True

@@ -25,8 +25,9 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     limits = Limits(**{field.name: section[field.name] for field in dataclasses.fields(Limits)})
     planner = Planner(context.database, context.snapshots)
     clocks = Clocks(local=datetime.datetime.now, monotonic=context.clock)
-    executor = PlanExecutor(context.database, planner, context.move, section.no_progress_timeout, clocks)
-    starter = PlanStarter(context.database, planner, limits)
+    timeout, events = section.no_progress_timeout, context.events
+    executor = PlanExecutor(context.database, planner, context.move, timeout, clocks, events)
+    starter = PlanStarter(context.database, planner, limits, events)
     return SchedulerParts(
         rpc_handlers=[RpcHandler(PLAN_MOVES, planner.plan), RpcHandler(APPLY_MOVES, starter.apply)],
         background=[PlanThread(executor, context.membership)],

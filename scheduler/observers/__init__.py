@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit of drivers, which watches reports."""
+"""The audit of drivers, which watches reports, and the events of extensions."""

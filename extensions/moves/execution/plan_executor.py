@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.extensions.moves.execution import step_outcomes
+from tonnage.extensions.moves.execution import plan_events, step_outcomes
 from tonnage.extensions.moves.execution.step_outcomes import StepOutcome
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.planning.pool_model import PoolModel
-from tonnage.extensions.moves.records import plan_records, tables
+from tonnage.extensions.moves.records import plan_progress, plan_records, tables
 from tonnage.extensions.moves.records.hours import Hours
 from tonnage.extensions.moves.records.plan_limits import Load, Slots
 from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
@@ -28,6 +29,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.rpc.messages import Answer
+from tonnage.scheduler.observers.extension_events import ExtensionEvents
 from tonnage.scheduler.requests.placement_requests import Move
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class Clocks:
 
 
 class PlanExecutor:
-    """Carries plans out. ``place`` decides a request as one of a client.
+    """Carries plans out. ``place`` decides a request as one of a client; ``events`` are told of failures and ends.
 
     A plan fails after ``timeout`` seconds without progress.
     """
@@ -73,9 +75,10 @@ class PlanExecutor:
         place: Callable[[Move], Answer],
         timeout: float,
         clocks: Clocks,
+        events: ExtensionEvents,
     ) -> None:
         self._database, self._planner, self._place = database, planner, place
-        self._timeout, self._clocks = timeout, clocks
+        self._timeout, self._clocks, self._events = timeout, clocks, events
         #: When this executor began with each plan: nobody worked on it before.
         self._began: dict[str, float] = {}
 
@@ -97,8 +100,10 @@ class PlanExecutor:
         with self._database.reading() as session:
             steps = plan_records.steps(session, plan.id)
         self._record_ends(plan, [step for step in steps if step.state == tables.MOVING])
+        if plan.state == tables.PAUSED:
+            return
         if plan.state != tables.RUNNING:
-            self._database.run(plan_records.release_ended, plan.id)
+            self._release(plan)
             return
         # The ends of steps may have changed what is possible.
         with self._database.reading() as session:
@@ -131,11 +136,18 @@ class PlanExecutor:
     def _record(self, plan: MovePlanRow, step: MoveStepRow, outcome: StepOutcome) -> None:
         if outcome is step_outcomes.UNDER_WAY:
             return
-        if self._database.run(plan_records.end_step, plan.id, step.number, outcome.state, outcome.message):
-            reason = f": {outcome.message}" if outcome.message else ""
-            LOG.info(
-                "Plan %s: move %d of volume %s is %s%s", plan.id, step.number, step.volume_id, outcome.state, reason
-            )
+        if self._database.run(self._end_step, plan, step, outcome):
+            if outcome.state == tables.STEP_FAILED:
+                self._events.commit()
+            end = f"{outcome.state}: {outcome.message}" if outcome.message else outcome.state
+            LOG.info("Plan %s: move %d of volume %s is %s", plan.id, step.number, step.volume_id, end)
+
+    def _end_step(self, session: orm.Session, plan: MovePlanRow, step: MoveStepRow, outcome: StepOutcome) -> bool:
+        if not plan_records.end_step(session, plan.id, step.number, outcome.state, outcome.message):
+            return False
+        if outcome.state == tables.STEP_FAILED:
+            self._events.write(session, plan_events.step_failed(plan, step, outcome.message or ""))
+        return True
 
     def _request(self, plan: MovePlanRow, step: MoveStepRow) -> None:
         """Make the request of a step, and record a refusal. Without an answer the next round looks at it again."""
@@ -260,6 +272,19 @@ class PlanExecutor:
         if self._database.run(plan_records.end, plan.id, state, message):
             level = logging.INFO if state == tables.FINISHED else logging.WARNING
             LOG.log(level, "Plan %s (%s) is %s: %s", plan.id, plan.summary, state, message)
+            self._release(plan)
+
+    def _release(self, plan: MovePlanRow) -> None:
+        """Let other plans use the pools of a plan once its last move has ended, and announce its end."""
+        if self._database.run(self._release_and_announce, plan.id):
+            self._events.commit()
+
+    def _release_and_announce(self, session: orm.Session, plan_id: str) -> bool:
+        plan = plan_records.release(session, plan_id)
+        if plan is None:
+            return False
+        self._events.write(session, plan_events.ended(plan, plan_progress.load(session, [plan])[plan.id]))
+        return True
 
 
 def _obstacle(plan: MovePlan, steps: Sequence[MoveStepRow]) -> str:

@@ -184,32 +184,33 @@ def note(session: orm.Session, plan_id: str, messages: Mapping[int, str]) -> Non
 
 def end_step(session: orm.Session, plan_id: str, number: int, state: str, message: str | None) -> bool:
     """Record the end of a step that is moving; return False if another scheduler has done so."""
-    plan = _lock(session, plan_id)
+    _lock(session, plan_id)
     step = session.get_one(MoveStepRow, (plan_id, number), populate_existing=True)
     if not _set_step(session, step, tables.MOVING, state=state, message=message, ended_at=models.utcnow()):
         return False
     if state == tables.MOVED:
         _set_plan(session, plan_id, progress_at=models.utcnow())
-    release(session, plan)
     return True
 
 
-def release(session: orm.Session, plan: MovePlanRow) -> None:
-    """Let other plans use the pools of a plan that has ended and whose moves have ended too. It has to be locked."""
-    if plan.state in tables.UNFINISHED:
-        return
-    is_moving = sa.exists().where(MoveStepRow.plan_id == plan.id, MoveStepRow.state == tables.MOVING)
-    if not session.scalar(sa.select(is_moving)):
-        session.execute(sa.delete(MovePlanPool).where(MovePlanPool.plan_id == plan.id))
+def release(session: orm.Session, plan_id: str) -> MovePlanRow | None:
+    """Let other plans use the pools of a plan that has ended and whose moves have ended too.
 
-
-def release_ended(session: orm.Session, plan_id: str) -> None:
-    """Lock a plan, and release its pools if it has ended."""
-    release(session, _lock(session, plan_id))
+    Return the plan if this has released them, None if they are used or were released before.
+    """
+    plan = _lock(session, plan_id)
+    is_moving = sa.exists().where(MoveStepRow.plan_id == plan_id, MoveStepRow.state == tables.MOVING)
+    if plan.state in tables.UNFINISHED or session.scalar(sa.select(is_moving)):
+        return None
+    released = session.execute(sa.delete(MovePlanPool).where(MovePlanPool.plan_id == plan_id))
+    return plan if released.rowcount else None  # type: ignore[attr-defined]
 
 
 def end(session: orm.Session, plan_id: str, state: str, message: str) -> bool:
-    """End a running plan: its waiting steps are skipped, its moves under way end. Return False if it does not run."""
+    """End a running plan: its waiting steps are skipped, its moves under way end. Return False if it does not run.
+
+    Its pools are released by :func:`release`.
+    """
     plan = _lock(session, plan_id)
     if plan.state != tables.RUNNING:
         return False
@@ -308,7 +309,6 @@ def _end(session: orm.Session, plan: MovePlanRow, state: str, message: str) -> N
     session.flush()
     _set_plan(session, plan.id, ended_at=models.utcnow())
     _skip_waiting(session, plan.id, f"the plan is {state}")
-    release(session, plan)
 
 
 def _skip_waiting(session: orm.Session, plan_id: str, reason: str) -> None:

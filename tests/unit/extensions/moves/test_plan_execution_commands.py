@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.api.cluster import BACKEND
+from tests.unit.api.cluster import BACKEND, wait_until
 from tests.unit.cli.conftest import RestApi
 from tests.unit.extensions.moves.test_plan_commands import run
 from tests.unit.extensions.moves.test_plan_resources import CLOSED
 from tonnage.capacity import errors
 from tonnage.extensions.moves.plan_execution_commands import _duration
+from tonnage.extensions.moves.records import plan_records
+
+
+@pytest.fixture(autouse=True)
+def _ended_plans(rest_api: RestApi) -> Iterator[None]:
+    """Wait until the scheduler has released the pools of the plans of a test."""
+    yield
+    wait_until(lambda: not rest_api.cluster.database.run(plan_records.open_plans))
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client, wait_until
+from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client, Cluster, wait_until
+from tonnage.extensions.moves.records import plan_records
 
 #: The minor number of the microversion with plans that are carried out.
 APPLIED_PLANS = 73
@@ -70,6 +71,13 @@ def volume(client: Client) -> Iterator[str]:
 def apply(client: Client, minor: int = APPLIED_PLANS, **limits: Any) -> testing.Result:
     goal = {"goal": "empty", "arguments": {"target": f"{BACKEND}#thin"}, "apply": True}
     return client.at("POST", "/v3/move-plans", minor, json={"move_plan": {**goal, "limits": limits}})
+
+
+@pytest.fixture(autouse=True)
+def _ended_plans(cluster: Cluster) -> Iterator[None]:
+    """Wait until the scheduler has released the pools of the plans of a test."""
+    yield
+    wait_until(lambda: not cluster.database.run(plan_records.open_plans))
 
 
 def show(client: Client, plan_id: str) -> Any:

@@ -16,6 +16,7 @@ from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import PlanQuery
 from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.scheduler.observers.extension_events import ExtensionEvents
 from tonnage.scheduler.simulation.simulator import Snapshot
 
 
@@ -26,7 +27,7 @@ def cloud() -> Cloud:
 
 def starter(cloud: Cloud) -> PlanStarter:
     snapshots: Any = SimpleNamespace(take=lambda: Snapshot(cloud.table, cloud.rules, 20.0, {}, "nova"))
-    return PlanStarter(cloud.database, Planner(cloud.database, snapshots), Limits(moves=5))
+    return PlanStarter(cloud.database, Planner(cloud.database, snapshots), Limits(moves=5), ExtensionEvents())
 
 
 def message(target: str, **limits: Any) -> ApplyPlan:

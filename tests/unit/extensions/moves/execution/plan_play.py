@@ -24,6 +24,7 @@ from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import PlanQuery
 from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.scheduler.observers.extension_events import ExtensionEvents
 
 #: Seconds without progress after which a plan fails: the time of the model goes in large steps.
 _TIMEOUT = 2000.0
@@ -60,15 +61,16 @@ class PlanPlay(Play):
 
     def executor(self, scheduler: Scheduler) -> PlanExecutor:
         """Return the executor of a scheduler process."""
-        known = self._executors.get(id(scheduler))
-        if known is None:
+        process = self._executors.get(id(scheduler))
+        if process is None:
             day = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
             clocks = Clocks(local=lambda: day, monotonic=lambda: self.world.now)
             planner = Planner(scheduler.core.database, scheduler.core.decisions.snapshots)
-            executor = PlanExecutor(scheduler.core.database, planner, scheduler.core.decisions.move, _TIMEOUT, clocks)
+            move, events = scheduler.core.decisions.move, ExtensionEvents()
+            executor = PlanExecutor(scheduler.core.database, planner, move, _TIMEOUT, clocks, events)
             # With the scheduler itself, so that no other one gets its number.
-            known = self._executors[id(scheduler)] = scheduler, executor
-        return known[1]
+            process = self._executors[id(scheduler)] = scheduler, executor
+        return process[1]
 
     def apply(self) -> None:
         """An administrator starts a plan."""
@@ -92,7 +94,7 @@ class PlanPlay(Play):
         if goal == "empty":
             self.emptied[order.plan_id] = arguments["target"]
         try:
-            PlanStarter(scheduler.core.database, planner, limits).apply(order)
+            PlanStarter(scheduler.core.database, planner, limits, ExtensionEvents()).apply(order)
         except (errors.Conflict, errors.InvalidInput, errors.NotFound):
             assert not self.world.rows(f"SELECT id FROM move_plans WHERE id = '{order.plan_id}'")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.unit.scheduler.model.scheduler import Interruptions, Scheduler
 from tests.unit.scheduler.model.storage import Storage, StoragePool
@@ -20,6 +21,7 @@ from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.rpc.messages import BackendState, SetBackendState
+from tonnage.scheduler.observers.extension_events import ExtensionEvent, ExtensionEvents
 
 #: Columns of the extension that hold times of the database's clock.
 TIMES = (
@@ -39,6 +41,21 @@ def pool(total: int, *, ratio: float = 1.0, thin: bool = True, **more: Any) -> S
     return StoragePool(Storage(None, total), ratio, thin=thin, thick=not thin, **more)
 
 
+class RecordedEvents(ExtensionEvents):
+    """Events that are recorded, with the number of commits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[ExtensionEvent] = []
+        self.commits = 0
+
+    def write(self, session: orm.Session, *events: ExtensionEvent) -> None:
+        self.written += events
+
+    def commit(self) -> None:
+        self.commits += 1
+
+
 class PlanWorld(World):
     """A world in which schedulers carry plans out. ``hour`` is the local time of the day."""
 
@@ -53,6 +70,7 @@ class PlanWorld(World):
         self.limits = limits or Limits()
         self.hour = 12
         self.executors: dict[str, PlanExecutor] = {}
+        self.events = RecordedEvents()
         super().__init__(pools, calculation, schedulers, None, interruptions)
 
     def _scheduler(self, host: str) -> Scheduler:
@@ -69,14 +87,19 @@ class PlanWorld(World):
             day = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
             clocks = Clocks(local=lambda: day.replace(hour=self.hour), monotonic=lambda: self.now)
             self.executors[scheduler.host] = PlanExecutor(
-                scheduler.core.database, self.planner(scheduler), scheduler.core.decisions.move, TIMEOUT, clocks
+                scheduler.core.database,
+                self.planner(scheduler),
+                scheduler.core.decisions.move,
+                TIMEOUT,
+                clocks,
+                self.events,
             )
         return self.executors[scheduler.host]
 
     def apply(self, goal: str, plan_id: str = PLAN, limits: Mapping[str, Any] | None = None, **more: Any) -> MovePlan:
         """Start a plan."""
         scheduler = self.idle_scheduler()
-        starter = PlanStarter(scheduler.core.database, self.planner(scheduler), self.limits)
+        starter = PlanStarter(scheduler.core.database, self.planner(scheduler), self.limits, self.events)
         return starter.apply(
             ApplyPlan(plan_id=plan_id, query=PlanQuery(goal=goal, arguments=more), limits=limits or {})
         )

@@ -31,6 +31,16 @@ def test_a_plan_moves_all_volumes_and_finishes() -> None:
     assert set(plans.places().values()) == {B}
     assert plans.steps() == [(1, 1, 20, "moved"), (2, 1, 10, "moved"), (3, 1, 5, "moved")]
     assert plans.rows("SELECT * FROM move_plan_pools") == []
+    begun, ended = plans.events.written
+    assert (begun.event_type, begun.payload["moves"], begun.payload["size_gb"]) == ("capacity.move_plan.begun", 3, 35)
+    assert begun.text == f"3 moves of 35 GiB; {A} becomes empty"
+    assert (ended.event_type, ended.payload["state"], ended.payload["moved_gb"], ended.failure) == (
+        "capacity.move_plan.ended",
+        "finished",
+        35,
+        False,
+    )
+    assert plans.events.commits == 2
 
 
 def test_a_plan_without_moves_leaves_no_row() -> None:
@@ -130,6 +140,10 @@ def test_a_plan_fails_when_too_many_moves_have_failed() -> None:
     assert "the storage failed" in plans.message()
     assert [row[3] for row in plans.steps()] == ["failed", "failed"]
     assert set(plans.places().values()) == {A}
+    _, *failures, ended = plans.events.written
+    assert [event.event_type for event in failures] == ["capacity.move_plan.move_failed"] * 2
+    assert (failures[0].payload["source"], failures[0].payload["target"]) == (A, B)
+    assert (ended.failure, ended.payload["failed"], ended.payload["state"]) == (True, 2, "failed")
 
 
 def test_a_plan_waits_for_a_volume_that_is_busy_and_fails_in_the_end() -> None:
@@ -166,6 +180,7 @@ def test_a_plan_that_shares_a_pool_with_an_unfinished_plan_is_refused() -> None:
     with pytest.raises(errors.Conflict, match="which is paused"):
         plans.apply("empty", OTHER, target=C)
     plans.change("stop")
+    plans.executor(plans.schedulers[0]).work()
     plans.apply("empty", OTHER, target=C)
 
 
@@ -193,6 +208,7 @@ def test_a_paused_plan_starts_no_move_and_a_stopped_one_leaves_nothing_half_done
     for _ in range(3):
         executor.work()
         plans.report_everything()
+    assert [event.payload.get("state") for event in plans.events.written] == [None, "stopped"]
     assert [row[3] for row in plans.steps()] == ["moved", "moved", "skipped"]
     assert plans.rows("SELECT COUNT(*) FROM move_plan_pools") == [(0,)]
     assert sorted(plans.places().values()) == [A, B, B]

@@ -99,7 +99,10 @@ def test_pools_are_held_until_the_last_move_has_ended(cloud: Cloud) -> None:
     cloud.database.run(plan_records.start, plan_id, [1])
     cloud.database.run(plan_records.stop, plan_id)
     assert [plan.id for plan in cloud.database.run(plan_records.open_plans)] == [plan_id]
+    assert cloud.database.run(plan_records.release, plan_id) is None
     assert cloud.database.run(plan_records.end_step, plan_id, 1, tables.MOVED, None)
+    released = cloud.database.run(plan_records.release, plan_id)
+    assert (released.id, cloud.database.run(plan_records.release, plan_id)) == (plan_id, None)
     assert cloud.database.run(plan_records.open_plans) == []
     assert states(cloud, plan_id) == ["moved", "skipped"]
 

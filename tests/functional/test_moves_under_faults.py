@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A backend is emptied while clients create and delete volumes, and while processes, and the database, are killed."""
+
+import collections
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import requests
+
+from tests.functional.deployment import Addresses, Deployment, run_concurrently
+from tests.servers import ledger_schema
+from tests.servers.base import wait_for
+from tests.servers.database import DatabaseServer
+from tests.servers.rabbitmq import RabbitMQ
+
+MIB = 1 << 20
+THREADS = 8
+
+#: The size of a pool.
+_POOL_GB = 50
+
+#: The end of a plan of this test, in seconds; it takes a tenth of that on an idle machine.
+LONGEST = 900
+
+
+def deployment(volumes: int, addresses: Addresses) -> Deployment:
+    """Return three backends, each of which takes all volumes of the test and those of the clients."""
+    ratio = 2 + 4 * volumes / _POOL_GB
+    limits = {"filesystem_size_limit_gb": _POOL_GB, "max_over_subscription_ratio": ratio}
+    backends: dict[str, dict[str, Any]] = {
+        name: {**limits, "filesystem_provisioning": "thin"} for name in ("old", "new", "spare")
+    }
+    return Deployment(
+        addresses,
+        backends,
+        rpc_response_timeout=5,
+        service_down_time=15,
+        over_provisioning_calculation="standard",
+        quota_volumes=-1,
+        quota_gigabytes=-1,
+    )
+
+
+class Content(NamedTuple):
+    """The data that was written to a volume, and its place there."""
+
+    offset: int
+    data: bytes
+
+
+def set_states(tonnage: Deployment, **states: str) -> None:
+    """Enable or disable backends."""
+    for name, state in states.items():
+        body = {"binary": "cinder-volume", "host": f"{tonnage.host}@{name}"}
+        answer = tonnage.rest.request("PUT", f"os-services/{state}", body)
+        assert answer.status_code == 200, answer.text
+
+
+def fill(tonnage: Deployment, count: int) -> dict[str, Content]:
+    """Create volumes on the backend ``old`` and write to each; return what was written."""
+    set_states(tonnage, new="disable", spare="disable")
+    ids = [tonnage.rest.create(1) for _ in range(count)]
+    draw = random.Random(1)
+    content = {}
+    for volume_id in ids:
+        assert tonnage.rest.wait_until_available(volume_id)["os-vol-host-attr:host"] == tonnage.pool("old")
+        written = content[volume_id] = Content(draw.randrange(1000) * MIB, draw.randbytes(MIB))
+        with (tonnage.path("old") / volume_id).open("r+b") as file:
+            file.seek(written.offset)
+            file.write(written.data)
+    tonnage.check_at_rest()
+    set_states(tonnage, new="enable", spare="enable", old="disable")
+    return content
+
+
+class Clients:
+    """Threads that create volumes and delete every second one. A context manager; its exit stops them.
+
+    ``accepted`` are the volumes that were accepted and not deleted.
+    """
+
+    def __init__(self, tonnage: Deployment) -> None:
+        self.accepted: set[str] = set()
+        self._tonnage, self._stopping = tonnage, False
+        self._thread = threading.Thread(target=run_concurrently, args=(THREADS, self._work))
+
+    def __enter__(self) -> "Clients":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stopping = True
+        self._thread.join()
+
+    def _work(self, number: int) -> None:
+        while not self._stopping:
+            time.sleep(1)
+            try:
+                answer = self._tonnage.rest.request_volume(1)
+                if answer.status_code != 202:
+                    continue
+                volume_id = answer.json()["volume"]["id"]
+                self.accepted.add(volume_id)
+                time.sleep(1)
+                if number % 2 and self._tonnage.rest.request("DELETE", f"volumes/{volume_id}").status_code == 202:
+                    self.accepted.discard(volume_id)
+            except requests.RequestException:
+                continue
+
+
+def show(tonnage: Deployment, plan_id: str) -> Any:
+    """Return a plan, None while the API does not answer."""
+    try:
+        answer = tonnage.rest.request("GET", f"move-plans/{plan_id}")
+    except requests.RequestException:
+        return None
+    return answer.json()["move_plan"] if answer.status_code == 200 else None
+
+
+class Faults:
+    """Faults of the processes of a deployment and of its database, drawn by a seed."""
+
+    def __init__(self, tonnage: Deployment, server: DatabaseServer | None, seed: int) -> None:
+        self.done: collections.Counter[str] = collections.Counter()
+        self._tonnage, self._server, self._draw = tonnage, server, random.Random(seed)
+        self._faults: list[Callable[[], None]] = [self.kill, self.kill, self.stall]
+        if server is not None:
+            self._faults.append(self.restart_database)
+
+    def next(self) -> None:
+        """Let the next fault happen, and repair it."""
+        fault = self._draw.choice(self._faults)
+        fault()
+        self.done[fault.__name__] += 1
+
+    def kill(self) -> None:
+        """Kill a process and start it again."""
+        name = self._draw.choice([name for name in self._tonnage.processes if name != "api"])
+        self._tonnage.kill(name)
+        time.sleep(self._draw.choice([0.0, 2.0]))
+        self._tonnage.launch(name)
+
+    def stall(self) -> None:
+        """Suspend the processes of one program for some seconds."""
+        name = self._draw.choice([name for name in self._tonnage.processes if name != "api"])
+        tree = self._tonnage.processes[name].tree()
+        for process in tree:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(self._draw.choice([1.0, 6.0]))
+        for process in tree:
+            process.send_signal(signal.SIGCONT)
+
+    def restart_database(self) -> None:
+        """Restart the database."""
+        assert self._server is not None
+        self._server.restart()
+
+
+def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count: int) -> None:
+    """Empty a backend of ``volumes`` volumes under clients and ``count`` faults, and check all that is left."""
+    content = fill(tonnage, volumes)
+    target = f"{tonnage.host}@old"
+    with Clients(tonnage) as clients:
+        body = {
+            "goal": "empty",
+            "arguments": {"target": target},
+            "apply": True,
+            "limits": {"failures": 10_000, "moves_per_backend": 2},
+        }
+        answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
+        assert answer.status_code == 202, answer.text
+        plan = answer.json()["move_plan"]
+        # A plan counts a copy as written in full. If a pool has no room for so many, it is made anew now and then.
+        assert 1 <= len(plan["moves"]) <= volumes
+        for _ in range(count):
+            time.sleep(1.5)
+            faults.next()
+        wait_for(
+            lambda: (shown := show(tonnage, plan["id"])) is not None and shown["state"] != "running",
+            "the plan has ended",
+            LONGEST,
+        )
+    shown = show(tonnage, plan["id"])
+    assert (shown["state"], shown["message"]) == ("finished", f"{target} has no volume"), shown
+    moved = [step["volume_id"] for step in shown["steps"] if step["state"] == "moved"]
+    assert sorted(moved) == sorted(content), "each volume was moved once"
+    assert {step["state"] for step in shown["steps"]} <= {"moved", "failed", "skipped"}
+    tonnage.check_at_rest()
+    assert tonnage.files("old") == {}
+    places = {name: backend for backend in ("new", "spare") for name in tonnage.files(backend)}
+    assert places.keys() >= content.keys() | clients.accepted, "no volume is lost"
+    assert sum(len(tonnage.files(backend)) for backend in ("new", "spare")) == len(places), "none is there twice"
+    assert places.keys() == {row[0] for row in tonnage.sql("SELECT id FROM volumes")}
+    for volume_id, written in content.items():
+        with (tonnage.path(places[volume_id]) / volume_id).open("rb") as file:
+            file.seek(written.offset)
+            assert file.read(len(written.data)) == written.data, volume_id
+    assert tonnage.sql("SELECT * FROM move_plan_pools") == []
+    assert sum(faults.done.values()) == count
+
+
+@pytest.fixture
+def cluster(
+    request: pytest.FixtureRequest, postgresql_server: DatabaseServer, rabbitmq_server: RabbitMQ
+) -> Iterator[Deployment]:
+    """Two schedulers, agents and an API with PostgreSQL and RabbitMQ."""
+    with (
+        postgresql_server.database(ledger_schema.options_with_tables(postgresql_server)) as url,
+        rabbitmq_server.virtual_host() as bus,
+        deployment(request.param, Addresses(url, bus)) as tonnage,
+    ):
+        tonnage.start()
+        tonnage.launch_another_scheduler()
+        yield tonnage
+
+
+def test_the_standalone_is_emptied_and_killed_meanwhile() -> None:
+    with deployment(4, Addresses()) as tonnage:
+        tonnage.start()
+        empty_under_faults(tonnage, Faults(tonnage, None, 3), 4, 1)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("cluster", "volumes", "faults"), [(40, 40, 12), (200, 200, 50)], indirect=["cluster"], ids=["short", "long"]
+)
+def test_two_schedulers_empty_a_backend_under_faults(
+    cluster: Deployment, postgresql_server: DatabaseServer, volumes: int, faults: int
+) -> None:
+    empty_under_faults(cluster, Faults(cluster, postgresql_server, 7), volumes, faults)
