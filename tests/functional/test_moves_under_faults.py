@@ -159,6 +159,7 @@ class Faults:
         """Restart the database."""
         assert self._server is not None
         self._server.restart()
+        self._tonnage.close_connections()
 
 
 def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count: int) -> None:
