@@ -11,7 +11,8 @@ OPTIONS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "extender",
         default=False,
-        help="Serve an extender of kube-scheduler: /k8s/filter and /k8s/prioritize, on an address of its own.",
+        help="Serve an extender of kube-scheduler: /k8s/filter, /k8s/prioritize and /k8s/preempt, on an address of its "
+        "own.",
     ),
     cfg.HostAddressOpt("extender_listen", default="127.0.0.1", help="Address that the extender listens on."),
     cfg.PortOpt("extender_listen_port", default=8779, help="Port that the extender listens on."),

@@ -56,6 +56,7 @@ class Cluster:
             self.core.delete_collection_node()
             self.storage.delete_collection_storage_class()
             self.storage.delete_collection_csi_driver()
+            client.SchedulingV1Api(self.api).delete_collection_priority_class()
 
     def create(self, *bodies: dict[str, Any]) -> None:
         """Create objects of any kind, which stay at the end of the test."""
@@ -71,13 +72,13 @@ class Cluster:
         ).status.token
         return token
 
-    def add_nodes(self, *names: str) -> None:
-        """Add nodes that are ready, as their kubelets would."""
-        room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    def add_nodes(self, *names: str, cpu: str = "8", **labels: str) -> None:
+        """Add nodes that are ready, as their kubelets would, with more labels."""
+        room = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
         for name in names:
             ready = client.V1NodeCondition(type="Ready", status="True", reason="KubeletReady")
             status = client.V1NodeStatus(capacity=room, allocatable=room, conditions=[ready])
-            metadata = client.V1ObjectMeta(name=name, labels={HOSTNAME: name})
+            metadata = client.V1ObjectMeta(name=name, labels={HOSTNAME: name, **labels})
             self.core.create_node(client.V1Node(metadata=metadata, status=status))
 
     def add_class(self) -> None:
@@ -95,8 +96,15 @@ class Cluster:
         spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
         self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
 
-    def add_pod(self, name: str, scheduler: str = SCHEDULER, **sizes: str) -> None:
-        """Add a pod for a kube-scheduler, with claims of these names and sizes."""
+    def add_priority(self, name: str, value: int) -> None:
+        """Add a priority class."""
+        priority = client.V1PriorityClass(metadata=client.V1ObjectMeta(name=name), value=value)
+        client.SchedulingV1Api(self.api).create_priority_class(priority)
+
+    def add_pod(
+        self, name: str, scheduler: str = SCHEDULER, priority: str | None = None, cpu: str = "0", **sizes: str
+    ) -> None:
+        """Add a pod for a kube-scheduler, with claims of these names and sizes. It ends at once when it is deleted."""
         for claim, size in sizes.items():
             spec = client.V1PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteOnce"],
@@ -112,10 +120,17 @@ class Cluster:
             )
             for claim in sizes
         ]
-        container = client.V1Container(name="main", image="example.com/never-pulled")
+        requests = client.V1ResourceRequirements(requests={"cpu": cpu})
+        container = client.V1Container(name="main", image="example.com/never-pulled", resources=requests)
         pod = client.V1Pod(
             metadata=client.V1ObjectMeta(name=name),
-            spec=client.V1PodSpec(containers=[container], volumes=volumes, scheduler_name=scheduler),
+            spec=client.V1PodSpec(
+                containers=[container],
+                volumes=volumes,
+                scheduler_name=scheduler,
+                priority_class_name=priority,
+                termination_grace_period_seconds=0,
+            ),
         )
         self.core.create_namespaced_pod(NAMESPACE, pod)
 
@@ -123,6 +138,10 @@ class Cluster:
         """Return the node that a pod is bound to."""
         node: str | None = self.core.read_namespaced_pod(pod, NAMESPACE).spec.node_name
         return node
+
+    def pods(self) -> set[str]:
+        """Return the names of all pods."""
+        return {pod.metadata.name for pod in self.core.list_namespaced_pod(NAMESPACE).items}
 
     def is_refused(self, pod: str, reason: str) -> bool:
         """Return whether kube-scheduler has found no node for a pod, with this reason."""

@@ -87,6 +87,15 @@ class _Prioritize(_VerbResource):
         return self._extender.prioritize(body)
 
 
+class _Preempt(_VerbResource):
+    """``/k8s/preempt``. Its result has no place for an error, so that is a status."""
+
+    verb = "preempt"
+
+    def _answer(self, body: bytes) -> Any:
+        return self._extender.preempt(body)
+
+
 class _Healthz:
     """``/healthz``: 200 while the process answers."""
 
@@ -119,8 +128,11 @@ def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[
     app.add_route(_READYZ, _Readyz(extender))
     app.add_route("/k8s/filter", _Filter(extender, limit))
     app.add_route("/k8s/prioritize", _Prioritize(extender, limit))
+    app.add_route("/k8s/preempt", _Preempt(extender, limit))
     app.add_error_handler(Exception, _on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
+    for undecided in (errors.NotFound, errors.Unavailable):
+        app.add_error_handler(undecided, _on_undecided)
     app.add_error_handler(errors.InvalidInput, _on_invalid_body)
     return app
 
@@ -250,6 +262,12 @@ def _import_tasks(database: Database, cluster: ClusterReader, options: Any) -> I
 def _on_invalid_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
     resp.status = falcon.HTTP_400
     _write(resp, error.message)
+
+
+def _on_undecided(req: falcon.Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
+    LOG.warning("%s %s: %s", req.method, req.path, error.message)
+    resp.status = falcon.HTTP_503
+    _write(resp, "the extender cannot decide now: the log of tonnage-api has more")
 
 
 def _on_http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:

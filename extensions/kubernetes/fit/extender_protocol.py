@@ -19,10 +19,11 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import extender_instruments
+from tonnage.extensions.kubernetes.fit import extender_instruments, preemption
 from tonnage.extensions.kubernetes.fit.node_decision import Decision
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
-from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
+from tonnage.extensions.kubernetes.fit.preemption import PreemptionArguments, PreemptionResult
+from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReasons
 
 LOG = logging.getLogger(__name__)
 
@@ -46,8 +47,9 @@ class Arguments(Struct, rename="pascal"):
 class FilterResult(Struct, rename="pascal"):
     """The nodes that fit, and the reasons for the others, or an error.
 
-    kube-scheduler evicts no pods on ``failed_and_unresolvable_nodes``. These nodes are in ``failed_nodes`` too, for
-    schedulers older than 1.21; later ones give precedence to the former.
+    kube-scheduler evicts no pods on ``failed_and_unresolvable_nodes``: all nodes that do not take the volumes, because
+    no eviction frees room for them. These nodes are in ``failed_nodes`` too, for schedulers older than 1.21; later ones
+    give precedence to the former.
     """
 
     nodes: RawNodes | None = None
@@ -114,6 +116,25 @@ class Extender:
         scores = self._queries.shape.priorities(decision)
         return [HostPriority(name, score) for name, score in zip(sent_nodes.names, scores, strict=True)]
 
+    def preempt(self, raw: bytes) -> PreemptionResult:
+        """Return the nodes from which pods may be evicted for a pod, with these pods.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request,
+        :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Unavailable` if it cannot be
+        decided; kube-scheduler then evicts nothing.
+        """
+        arguments = objects.decode(raw, PreemptionArguments)
+        pod, victims = arguments.pod, arguments.victims()
+        volumes = pod_volumes.unprovisioned(pod, self._cluster)
+        if not volumes:
+            return PreemptionResult(preemption.remaining(victims, dict.fromkeys(victims, True)))
+        labels = self._cluster.node_labels(victims)
+        nodes = Nodes(Node(name, labels.get(name, {})) for name in victims)
+        decision = self._queries.decide(volumes, nodes, pod.holder)
+        kept = preemption.remaining(victims, dict(zip(nodes.names, decision.packing.fits.tolist(), strict=True)))
+        LOG.info("Pod %s: pods may be evicted from %d of %d nodes", pod.full_name, len(kept), len(victims))
+        return PreemptionResult(kept)
+
     def warm_up(self) -> None:
         """Read the nodes and the pools before the first request, which would take longer. An error is of no concern."""
         self._warming = True
@@ -160,7 +181,7 @@ class Extender:
             extender_instruments.REFUSALS.labels(code.value).inc(number)
         extender_instruments.PODS.labels("fits" if rows else "refused").inc()
         failed = {name: reason.message for name, reason in refused.items()}
-        unresolvable = {name: reason.message for name, reason in refused.items() if reason.code in UNRESOLVABLE}
+        unresolvable = dict(failed)
         if node_claim is not None and node_claim.placements:
             chosen = sent_nodes.names.index(node_claim.node)
             failed |= {

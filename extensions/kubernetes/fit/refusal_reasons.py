@@ -31,10 +31,6 @@ class RefusalCode(enum.StrEnum):
     NOT_TOGETHER = "NotTogether"
 
 
-#: Refusals that released capacity does not resolve.
-UNRESOLVABLE = frozenset(set(RefusalCode) - {RefusalCode.TOO_LARGE, RefusalCode.NOT_TOGETHER})
-
-
 class RefusalReason(NamedTuple):
     """The reason for refusing a node, and the affected volumes.
 

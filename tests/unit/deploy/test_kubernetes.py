@@ -123,6 +123,11 @@ def test_the_extender_is_where_kube_scheduler_and_kubelet_look(conf: cfg.ConfigO
     [extender] = manifests.scheduler_configuration()["extenders"]
     assert extender["urlPrefix"] == f"https://{HOST}:{conf.kubernetes.extender_listen_port}/k8s"
     assert extender["tlsConfig"]["serverName"] == HOST
+    assert [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt")] == [
+        "filter",
+        "prioritize",
+        "preempt",
+    ]
 
 
 def test_probes_of_the_publisher_read_its_state_file(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
@@ -165,8 +170,8 @@ def test_the_configuration_of_kube_scheduler_is_complete() -> None:
     configuration = manifests.scheduler_configuration()
     [extender] = configuration["extenders"]
     assert extender.keys() == {
-        "urlPrefix", "filterVerb", "prioritizeVerb", "weight", "nodeCacheCapable", "httpTimeout", "ignorable",
-        "enableHTTPS", "tlsConfig",
+        "urlPrefix", "filterVerb", "prioritizeVerb", "preemptVerb", "weight", "nodeCacheCapable", "httpTimeout",
+        "ignorable", "enableHTTPS", "tlsConfig",
     }  # fmt: skip
     assert (extender["nodeCacheCapable"], extender["ignorable"], extender["enableHTTPS"]) == (True, False, True)
     [profile] = configuration["profiles"]

@@ -52,6 +52,19 @@ def query_fit(client: Client, driver: str, *sizes: str | None, **more: Any) -> A
     return answer.json
 
 
+def test_a_large_cluster_is_written_in_several_patches(client: Client) -> None:
+    name = f"{uuid.uuid4()}.example.com"
+    names = [f"node-{number:04}" for number in range(2000)]
+    pools = [{"name": f"pool-of-{node}", "nodeList": [node], "capacity": "10Gi"} for node in names]
+    patch(client, name, spec={"capacityTracking": True})
+    refused = patch(client, name, 413, status=storage(*pools))
+    assert "osapi_max_request_body_size" in refused["overLimit"]["message"]
+    for start in range(0, len(pools), 500):
+        patch(client, name, status=storage(*pools[start : start + 500]))
+    [stored] = client.simulate_get(f"/v3/csi-drivers/{name}").json["status"]["storage"]
+    assert [each["name"] for each in stored["pools"]] == [each["name"] for each in pools]
+
+
 def test_a_driver_is_created_shown_patched_and_deleted(client: Client, driver: str) -> None:
     path = f"/v3/csi-drivers/{driver}"
     shown = client.simulate_get(path).json

@@ -181,11 +181,11 @@ def test_all_claims_of_a_pod_are_packed_together(ledger: database.Database, clus
         "Nodes": None,
         "NodeNames": ["n2"],
         "FailedNodes": {
-            "n1": "volumes 'six' 6Gi + 'also-six' 6Gi, together 12Gi, do not fit: pool one has 10Gi left",
+            "n1": (together := "volumes 'six' 6Gi + 'also-six' 6Gi, together 12Gi, do not fit: pool one has 10Gi left"),
             "n3": (unreachable := f"no pool of {DRIVER} for storage class 'fast' is reached from this node"),
         },
-        # Evicting pods does not help there. Schedulers before 1.21 read FailedNodes only.
-        "FailedAndUnresolvableNodes": {"n3": unreachable},
+        # Evicting pods frees no room for claims. Schedulers before 1.21 read FailedNodes only.
+        "FailedAndUnresolvableNodes": {"n1": together, "n3": unreachable},
         "Error": "",
     }
     assert send(tester, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
@@ -423,6 +423,45 @@ def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database
     assert send(tester, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
 
 
+def evictable(tester: testing.TestClient, victims: dict[str, list[str]], *volumes: dict[str, Any]) -> set[str]:
+    """Return the nodes from which pods may be evicted, for both forms of the call."""
+    meta = {node: {"Pods": [{"UID": uid} for uid in uids]} for node, uids in victims.items()}
+    whole = {node: {"Pods": [{"metadata": {"uid": uid}} for uid in uids]} for node, uids in victims.items()}
+    answers = []
+    for form, sent in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", whole)):
+        answer = tester.simulate_post("/k8s/preempt", json={"Pod": pod(*volumes), form: sent})
+        assert (answer.status_code, answer.json.keys()) == (200, {"NodeNameToMetaVictims"}), answer.text
+        for node, kept in answer.json["NodeNameToMetaVictims"].items():
+            assert kept == {**meta[node], "NumPDBViolations": 0}
+        answers.append(set(answer.json["NodeNameToMetaVictims"]))
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+def test_pods_are_evicted_only_where_the_volumes_fit(ledger: database.Database, cluster: ClusterReader) -> None:
+    tester, victims = client(ledger, cluster, lease=60), {"n1": ["a"], "n2": ["b"], "n3": ["c"]}
+    assert evictable(tester, victims, claim("six")) == {"n1", "n2"}
+    assert evictable(tester, victims, claim("six"), claim("also-six")) == {"n2"}
+    assert evictable(tester, victims, generic("large", "13Gi")) == set()
+    assert evictable(tester, victims, claim("bound")) == {"n1", "n2", "n3"}
+    # The claim of another pod counts, that of the pod itself does not.
+    send(tester, generic("large", "11Gi"), uid="other")
+    assert evictable(tester, victims, claim("six")) == {"n1"}
+    send(tester, claim("six"), uid="u1")
+    assert evictable(tester, victims, claim("six")) == {"n1"}
+    # kube-scheduler before 1.21 sends nodes that the extender refused, without victims, and crashes at them.
+    assert evictable(tester, {"n2": [], "n3": []}, claim("six")) == set()
+
+
+def test_nothing_is_evicted_if_the_volumes_cannot_be_looked_up(
+    ledger: database.Database, cluster: ClusterReader
+) -> None:
+    body = {"Pod": pod(claim("nobody")), "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "a"}]}}}
+    answer = client(ledger, cluster).simulate_post("/k8s/preempt", json=body)
+    # kube-scheduler reads the answer only with status 200.
+    assert (answer.status_code, "NodeNameToMetaVictims" in answer.json) == (503, False)
+
+
 def test_claims_held_for_pods_are_counted_until_they_are_released(
     ledger: database.Database, cluster: ClusterReader
 ) -> None:
@@ -558,7 +597,7 @@ def test_an_incomplete_body_is_no_request(
 
 def test_other_paths_and_methods_are_refused(ledger: database.Database, cluster: ClusterReader) -> None:
     tester = client(ledger, cluster)
-    assert (tester.simulate_get("/k8s/filter").status_code, tester.simulate_post("/k8s/preempt").status_code) == (
+    assert (tester.simulate_get("/k8s/filter").status_code, tester.simulate_post("/k8s/bind").status_code) == (
         405,
         404,
     )

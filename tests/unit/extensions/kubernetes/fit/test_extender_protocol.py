@@ -70,6 +70,21 @@ def test_nodes_have_no_score_after_an_error(extender: Extender) -> None:
     assert [(row.host, row.score) for row in scores] == [("n1", 0), ("n2", 0)]
 
 
+def test_evictions_for_a_pod_without_volumes_are_not_its_concern(extender: Extender) -> None:
+    sent = {"n1": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}, "n2": {"Pods": [], "NumPDBViolations": 0}}
+    assert extender.preempt(request(NodeNameToMetaVictims={"n1": sent["n1"]})).node_name_to_meta_victims.keys() == {
+        "n1"
+    }
+    # Another extender has refused n2, from which nobody has to go.
+    assert extender.preempt(request(NodeNameToMetaVictims=sent)).node_name_to_meta_victims == {}
+
+
+def test_nothing_is_evicted_while_the_ledger_is_away(extender: Extender) -> None:
+    sent = {"n1": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}}
+    with pytest.raises(errors.Unavailable):
+        extender.preempt(request(of_claim("data"), NodeNameToMetaVictims=sent))
+
+
 @pytest.mark.parametrize("raw", [b"", b"{}", request()])
 def test_a_request_without_pod_or_nodes_is_refused(extender: Extender, raw: bytes) -> None:
     with pytest.raises(errors.InvalidInput):

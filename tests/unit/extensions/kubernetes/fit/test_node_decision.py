@@ -10,7 +10,7 @@ from tests.unit.extensions.kubernetes.fit.decisions import GI, NOW, decide, driv
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Storage
 from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.volumes import CopySource
-from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalCode
+from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalCode
 
 
 def test_pools_are_accessible_by_labels_by_name_or_from_all_nodes() -> None:
@@ -97,7 +97,6 @@ def test_a_copy_fits_only_where_its_source_is() -> None:
     refusal = reason(found, 0)
     assert (refusal.code, refusal.volumes) == (RefusalCode.SOURCE_ELSEWHERE, ("data",))
     assert refusal.message == "volume 'data' is a copy of claim origin, which is not reached from this node"
-    assert refusal.code in UNRESOLVABLE
     # Together with another volume, which may go into more pools, it gets the reason of its own node.
     assert reason(decide([everywhere], copy, volume(6, name="other")), 1).code is RefusalCode.NOT_TOGETHER
     anywhere = dataclasses.replace(volume(4), source=CopySource("snapshot s", unchecked="its claim is gone"))
