@@ -35,8 +35,8 @@ class OperationResult:
 def execute(driver: Driver, command: Command, is_repeated: bool = False) -> OperationResult:
     """Execute the command with the driver and return the result, also for a failure.
 
-    ``is_repeated`` is true if the result of the command was unknown before. It raises nothing, not even an exception by
-    which a library of the driver would end the process.
+    ``is_repeated`` is true if the result of the command was unknown before, or if an earlier process may have run it.
+    It raises nothing, not even an exception by which a library of the driver would end the process.
     """
     before = 0.0
     foreign = False
@@ -66,7 +66,13 @@ def execute(driver: Driver, command: Command, is_repeated: bool = False) -> Oper
         # The copy was there before, so this command did not make it. It may be the volume itself, or another one, and
         # must not be taken for a copy to delete.
         return OperationResult(ok=False, size_gb=_size_after(driver, command, before), clean=True, message=message)
-    size = before if clean and command.verb is Verb.EXTEND else _size_after(driver, command, before)
+    if command.verb is Verb.EXTEND:
+        size = before if clean else _size_if_known(driver, command)
+        if size is None:
+            # A volume that nobody can look at may have any of the two sizes. It counts with the larger one.
+            return _unknown(command, f"{message}; the size of the volume is not known, and the agent repeats it")
+    else:
+        size = _size_after(driver, command, before)
     # The driver reports only this attempt. An earlier process may have made the volume and died before its outcome.
     return OperationResult(ok=False, size_gb=size, clean=clean and size <= before, message=message)
 
@@ -170,8 +176,8 @@ def _size_before(driver: Driver, command: Command) -> float:
     return size
 
 
-def _size_after(driver: Driver, command: Command, before: float) -> float:
-    """Return the size in GiB of the volume after a failure; the size before it if the driver cannot list."""
+def _size_if_known(driver: Driver, command: Command) -> float | None:
+    """Return the size in GiB of the volume after a failure, 0 if it is not there; None if the driver cannot list."""
     try:
         return _stored_size(driver, command) or 0.0
     except plugin_errors.CAUGHT as error:
@@ -182,4 +188,12 @@ def _size_after(driver: Driver, command: Command, before: float) -> float:
             command.verb,
             error,
         )
+        return None
+
+
+def _size_after(driver: Driver, command: Command, before: float) -> float:
+    """Return the size in GiB of the volume after a failure; the size before it if the driver cannot list."""
+    size = _size_if_known(driver, command)
+    if size is None:
         return float(command.size_gb) if command.verb in REMOVING else before
+    return size

@@ -295,7 +295,9 @@ class Operations:
             record = self._records[command.claim_id]
             self._begun[volume_id] = self._clock()
             epoch = self._epoch
-        result = execution.execute(self._driver, command, is_repeated=record.unknown > 0)
+        # A refused create of an earlier process left a record with the driver; an extend leaves none.
+        may_have_run = command.sent_before and command.verb is Verb.EXTEND
+        result = execution.execute(self._driver, command, is_repeated=record.unknown > 0 or may_have_run)
         with self._changed:
             if result.unknown and command.verb not in execution.REMOVING and command in self._removals:
                 result = execution.abandoned(command)

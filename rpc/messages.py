@@ -253,7 +253,8 @@ class Command:
 
     The scheduler decided with ``ratio`` and ``calculation``; the driver's own check uses the same. ``source`` is given
     for a migrate and for the create of a clone; ``reference``, for a manage, is the name of the volume on the storage
-    (its size is not known before: ``size_gb`` is 0, and the outcome has the size).
+    (its size is not known before: ``size_gb`` is 0, and the outcome has the size). ``sent_before`` tells that the
+    command may have been sent before, and that an earlier process of the agent may have run it.
     """
 
     claim_id: str
@@ -268,6 +269,7 @@ class Command:
     request_id: str = ""
     source: Source | None = None
     reference: str = ""
+    sent_before: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,45 @@ class MisplacedVolume:
     target_id: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrownVolume:
+    """A volume that the last listing shows in its pool, larger than its claims, and on which no operation is pending.
+
+    ``listed_gb`` is the size on the storage, rounded up.
+    """
+
+    id: str
+    pool_id: int
+    claimed_gb: int
+    listed_gb: int
+
+
+def grown(session: orm.Session, volume_id: str | None = None) -> Iterator[GrownVolume]:
+    """Yield the volumes that have grown on the storage; all of them, or the one with this id."""
+    volume, claim, table = models.Volume, models.Claim, models.Discrepancy
+    of_volume = (
+        sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb).label("claimed"))
+        .where(claim.verb.in_(_COUNTING), claim.state.in_(pool_counters.LIVE))
+        .group_by(claim.volume_id, claim.pool_id)
+        .subquery()
+    )
+    unsettled = (pool_counters.PENDING, pool_counters.ABANDONED)
+    pending = sa.exists().where(claim.volume_id == volume.id, claim.state.in_(unsettled))
+    statement = (
+        sa.select(volume.id, table.pool_id, of_volume.c.claimed, table.ledger_gb, table.listed_gb)
+        .join(table, sa.and_(table.pool_id == volume.pool_id, table.volume_id == volume.id))
+        .join(of_volume, sa.and_(of_volume.c.pool_id == volume.pool_id, of_volume.c.volume_id == volume.id))
+        .where(table.category == listings.SIZE, ~pending)
+        .order_by(volume.id)
+    )
+    if volume_id is not None:
+        statement = statement.where(volume.id == volume_id)
+    for row in session.execute(statement):
+        listed_gb = listings.whole_size(row.listed_gb)
+        if int(row.claimed) == row.ledger_gb and listed_gb > row.ledger_gb:
+            yield GrownVolume(id=row.id, pool_id=row.pool_id, claimed_gb=int(row.claimed), listed_gb=listed_gb)
+
+
 def misplaced(session: orm.Session, volume_id: str | None = None) -> Iterator[MisplacedVolume]:
     """Yield the volumes that are lost in their pools and orphans in others; all of them, or the one with this id."""
     volume, claim = models.Volume, models.Claim

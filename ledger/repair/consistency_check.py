@@ -7,7 +7,7 @@ Sizes are GiB.
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -293,6 +293,7 @@ def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     claims = claim_check.live_sizes(session, locations)
     named = claim_check.named(session, locations)
     misplaced = {volume.id: volume for volume in claim_check.misplaced(session)}
+    grown = {volume.id for volume in claim_check.grown(session)}
     for copy_location in sorted(locations):
         row = scope.listed[copy_location]
         # The difference may have been resolved since: then the next listing will not have it any more.
@@ -308,7 +309,8 @@ def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
         elif row.category == listings.LOST and unchanged:
             yield _listing_finding(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
         elif row.category == listings.SIZE and unchanged:
-            yield _listing_finding(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
+            text = f"on the storage it has {row.listed_gb:g}"
+            yield replace(_listing_finding(scope, row, Cause.SIZE, text), mended=row.volume_id in grown)
 
 
 def _unknown_pools(session: orm.Session, scope: _Scope) -> Iterator[Finding]:

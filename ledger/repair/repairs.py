@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repair of drift: the claims are right, and the counters are made to agree with them.
 
-The only claims that a repair changes are those of volumes that the listings show in another pool, and of leaked copies.
+The only claims that a repair changes are those of volumes that the listings show in another pool or with a larger size,
+and of leaked copies.
 
 Each backend is repaired in transactions of a few pools, under the locks that bookings take, so schedulers may go on;
 the drift is searched again under those locks. Pools that were changed get a new generation: decisions that read the old
@@ -9,7 +10,8 @@ counters do not take effect, and schedulers read the rows again.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -19,6 +21,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database, StaleRead
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.locks import pool_counters, pool_locks, volume_usage
+from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import claim_check, consistency_check, counter_check
 
 LOG = logging.getLogger(__name__)
@@ -72,9 +75,12 @@ def repair(database: Database) -> Repaired:
     A repair never touches facts that only the storage can tell: lost volumes, orphans, pending operations.
     """
     mended = [finding for finding in consistency_check.check(database).findings if finding.mended]
-    misplaced = [finding for finding in mended if finding.cause is consistency_check.Cause.MISPLACED]
-    value_findings = [finding for finding in mended if finding.cause is not consistency_check.Cause.MISPLACED]
-    changes = [change for finding in misplaced for change in _logged(database.run(_adopt, finding.subject))]
+    changes: list[Change] = []
+    for finding in mended:
+        adopt = _ADOPTIONS.get(finding.cause)
+        if adopt is not None:
+            changes += _logged(database.run(adopt, finding.subject))
+    value_findings = [finding for finding in mended if finding.cause not in _ADOPTIONS]
     if value_findings:
         names = {finding.where for finding in value_findings}
         volumes = {
@@ -181,6 +187,63 @@ def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
     for backend_id in sorted({locked.backends[misplaced.pool_id], locked.backends[target.id]}):
         changes += _mend_backend(session, backend_id)
     return changes
+
+
+def _adopt_size(session: orm.Session, volume_id: str) -> list[Change]:
+    """Let the claims of a volume count the size that the last listing shows, and which the figures contain already.
+
+    An extend whose outcome got lost, or somebody else, has made the volume larger.
+    """
+    claim, table, volume = models.Claim, models.Discrepancy, models.Volume
+    grown = next(claim_check.grown(session, volume_id), None)
+    if grown is None:
+        return []
+    volume_usage.mark_owners_for_recount(session, [volume_id])
+    locked = pool_locks.lock(session, [grown.pool_id])
+    row = session.get(volume, volume_id, with_for_update=True)
+    if row is None or list(claim_check.grown(session, volume_id)) != [grown]:
+        raise StaleRead(f"volume {volume_id} has changed")
+    in_pool = sa.and_(claim.volume_id == volume_id, claim.pool_id == grown.pool_id)
+    session.add(
+        claim(
+            id=str(uuid.uuid4()),
+            request_id="",
+            volume_id=volume_id,
+            backend_id=locked.backends[grown.pool_id],
+            pool_id=grown.pool_id,
+            verb=claim_verbs.EXTEND,
+            state=pool_counters.CONFIRMED,
+            size_gb=grown.listed_gb - grown.claimed_gb,
+            physical_gb=0,
+            target_size_gb=grown.listed_gb,
+            provisioning=session.scalar(sa.select(claim.provisioning).where(in_pool).limit(1)),
+            contained=True,
+        )
+    )
+    row.size_gb = grown.listed_gb
+    session.execute(
+        sa.delete(table)
+        .where(table.volume_id == volume_id, table.pool_id == grown.pool_id)
+        .execution_options(synchronize_session=False)
+    )
+    session.flush()
+    names = _names(session, locked)
+    change = Change(
+        cause=consistency_check.Cause.SIZE,
+        where=names[grown.pool_id],
+        subject=volume_id,
+        before_gb=grown.claimed_gb,
+        after_gb=grown.listed_gb,
+    )
+    counters = _recount(session, locked, [grown.pool_id], names)
+    return [change, *counters, *_mend_backend(session, locked.backends[grown.pool_id])]
+
+
+#: Repairs of single volumes, by the cause of the finding.
+_ADOPTIONS: Mapping[consistency_check.Cause, Callable[[orm.Session, str], list[Change]]] = {
+    consistency_check.Cause.MISPLACED: _adopt,
+    consistency_check.Cause.SIZE: _adopt_size,
+}
 
 
 def _names(session: orm.Session, locked: pool_locks.LockedPools) -> dict[int, str]:

@@ -65,6 +65,8 @@ class Dispatcher:
                 request_id=claim.request_id,
                 source=None if claim.source is None else self._source(claim.source),
                 reference=reference or "",
+                # The scheduler that books a claim sends the command first.
+                sent_before=isinstance(claim, PendingClaim),
             ),
         )
 

@@ -2,6 +2,7 @@
 """Operations of a CSI plug-in whose answers are lost: their outcome is unknown until the call is repeated."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,6 +145,31 @@ def test_an_extend_without_an_answer_ends_when_the_plugin_shows_the_size(
     wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "available", "the extend has ended")
     assert tonnage.rest.volume(volume_id)["size"] == 3
     assert [kept.size for kept in plugin.storage.all()] == [3 * GIB]
+
+
+@one_process
+def test_an_extend_without_an_answer_survives_a_restart_at_which_some_lists_fail(
+    tonnage: Deployment, plugin: CsiPlugin, array: str
+) -> None:
+    volume_id = tonnage.rest.create(2, "fast")
+    tonnage.rest.wait_until_available(volume_id)
+    plugin.settings.lost_answers["ControllerExpandVolume"] = grpc.StatusCode.INTERNAL
+    gate = plugin.settings.gates["ControllerExpandVolume"] = threading.Event()
+    assert tonnage.rest.extend(volume_id, 4).status_code == 202
+    wait_for(lambda: plugin.asked("ControllerExpandVolume"), "the plug-in is extending")
+    plugin.settings.failing["ListVolumes"] = grpc.StatusCode.INTERNAL
+    gate.set()
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error_extending", "the outcome is unknown")
+    tonnage.kill()
+    del plugin.settings.failing["ListVolumes"]
+    plugin.settings.unreliable["ListVolumes"] = grpc.StatusCode.INTERNAL
+    tonnage.start()
+    time.sleep(6)
+    plugin.settings.unreliable.clear()
+    plugin.settings.lost_answers.clear()
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "available", "the extend has ended")
+    assert tonnage.rest.volume(volume_id)["size"] == 4
+    tonnage.check_counters()
 
 
 @one_process

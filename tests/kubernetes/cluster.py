@@ -39,6 +39,7 @@ class Cluster:
     def __init__(self, kubeconfig: str) -> None:
         self.api = config.new_client_from_config(kubeconfig)
         self.core, self.storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
+        self._priorities: list[str] = []
         # Its default is a file that other users may have written.
         self._kinds = dynamic.DynamicClient(self.api, cache_file=f"{kubeconfig}-kinds")
 
@@ -56,7 +57,8 @@ class Cluster:
             self.core.delete_collection_node()
             self.storage.delete_collection_storage_class()
             self.storage.delete_collection_csi_driver()
-            client.SchedulingV1Api(self.api).delete_collection_priority_class()
+            for name in self._priorities:
+                client.SchedulingV1Api(self.api).delete_priority_class(name)
 
     def create(self, *bodies: dict[str, Any]) -> None:
         """Create objects of any kind, which stay at the end of the test."""
@@ -100,6 +102,7 @@ class Cluster:
         """Add a priority class."""
         priority = client.V1PriorityClass(metadata=client.V1ObjectMeta(name=name), value=value)
         client.SchedulingV1Api(self.api).create_priority_class(priority)
+        self._priorities.append(name)
 
     def add_pod(
         self, name: str, scheduler: str = SCHEDULER, priority: str | None = None, cpu: str = "0", **sizes: str

@@ -61,7 +61,7 @@ def tried_for_a_while(cluster: Cluster, pod: str) -> None:
 def test_nobody_is_evicted_for_volumes_that_fit_nowhere(
     cluster: Cluster, tonnage: Installation, scheduler: str, cpu: str
 ) -> None:
-    """On full nodes, and on nodes that have processors left but no room, which kube-scheduler 1.20 cannot tell apart."""
+    """On full nodes, and on nodes with free processors, where kube-scheduler 1.20 would end by a panic."""
     lower = fill(cluster, scheduler, *NODES, cpu=cpu)
     tonnage.set_capacities(**dict.fromkeys(NODES, "1Gi"))
     cluster.add_pod("high", scheduler, priority="high", cpu="1", data="6Gi")

@@ -74,6 +74,8 @@ class CsiPlugin:
             try:
                 if name in self.settings.failing:
                     raise Refused(self.settings.failing[name], "as the test wants it")
+                if name in self.settings.unreliable and len(self.asked(name)) % 3:
+                    raise Refused(self.settings.unreliable[name], "as the test wants it at two of three calls")
                 if name in self.settings.losing:
                     self.settings.losing.discard(name)
                     self.settings.lose(lambda: answer(request))

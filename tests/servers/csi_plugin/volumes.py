@@ -30,11 +30,12 @@ class Settings:
     ``sizes`` maps each segment, the value of the label ``key``, to its capacity; without topology the only segment is
     ``""``. ``largest`` and ``smallest`` limit the size of a volume; 0 means no limit. A volume with the parameter
     ``copies`` takes its size that many times. ``page`` is the number of volumes in a page of a list. The next
-    ``stale_tokens`` page tokens are refused. Methods in ``failing`` do nothing. A method with a gate blocks until
-    the gate is set. The next answer of a method in ``losing`` is lost when the method has reached its gate. Methods in
-    ``lost_answers`` do their work, and answer with that code. ``expands_beyond`` lets volumes grow beyond the
-    capacity, which is then reported as less than 0. All volumes are made in the segment ``misplaced``, if it is set.
-    The next ``empty_lists`` lists have no volumes. With ``speaking_ids`` the id of a volume contains its name.
+    ``stale_tokens`` page tokens are refused. Methods in ``failing`` do nothing. A method with a gate blocks until the
+    gate is set. Two of three calls of a method in ``unreliable`` do nothing. The next answer of a method in ``losing``
+    is lost when the method has reached its gate. Methods in ``lost_answers`` do their work, and answer with that code.
+    ``expands_beyond`` lets volumes grow beyond the capacity, which is then reported as less than 0. All volumes are
+    made in the segment ``misplaced``, if it is set. The next ``empty_lists`` lists have no volumes. With
+    ``speaking_ids`` the id of a volume contains its name.
     """
 
     sizes: dict[str, int]
@@ -52,6 +53,7 @@ class Settings:
     page: int = 0
     stale_tokens: int = 0
     failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
+    unreliable: dict[str, grpc.StatusCode] = field(default_factory=dict)
     gates: dict[str, threading.Event] = field(default_factory=dict)
     losing: set[str] = field(default_factory=set)
     expands_beyond: bool = False

@@ -152,7 +152,7 @@ def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver) ->
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)).size_gb == 4
 
 
-@pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.EXTEND, 3), (Verb.DELETE, 5), (Verb.PURGE, 5)])
+@pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.DELETE, 5), (Verb.PURGE, 5)])
 def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
     driver: fakes.GatedDriver, verb: Verb, size: float
 ) -> None:
@@ -164,6 +164,21 @@ def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
     assert execute(driver, command("c", "v", verb, size_gb=5)) == OperationResult(
         ok=False, size_gb=size, clean=False, message="array busy"
     )
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_extend_of_a_volume_that_nobody_can_look_at_is_unknown(driver: fakes.GatedDriver, before: bool) -> None:
+    driver.volumes["v"] = 3
+    silence: list[BaseException] = [errors.DriverError("array still busy") for _ in range(50)]
+    if before:
+        driver.failures["list"] = silence
+    else:
+        driver.failures["extend"] = [BUSY]
+        driver.on_entry["extend"] = lambda: driver.failures.update(list=silence)
+    ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5))
+    words = "array still busy" if before else "array busy"
+    message = f"{words}; the size of the volume is not known, and the agent repeats it"
+    assert ended == OperationResult(ok=False, size_gb=5, unknown=True, message=message)
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])

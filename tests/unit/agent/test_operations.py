@@ -276,6 +276,23 @@ def test_an_operation_without_a_known_outcome_is_repeated_until_it_has_one(
     assert operations.unacknowledged() == [known]
 
 
+def test_an_extend_that_an_earlier_process_may_have_run_stays_unknown(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    """The list fails at the first look after a restart, and shows the size before at the next one."""
+    operations = make()
+    driver.volumes["v"] = 2
+    driver.failures["list"] = [errors.DriverError("the storage is away")]
+    unknown = perform(operations, ends, command("c", "v", Verb.EXTEND, size_gb=4, sent_before=True))
+    assert (unknown.ok, unknown.unknown, unknown.size_gb) == (False, True, 4)
+    known = ends.next()
+    assert (known.claim_id, known.ok, known.unknown, known.size_gb) == ("c", True, False, 4)
+    # The first time that a command is sent, no earlier process has run it: a failed look has no effect.
+    driver.failures["list"] = [errors.DriverError("the storage is away")]
+    failed = perform(operations, ends, command("d", "v", Verb.EXTEND, size_gb=6))
+    assert (failed.ok, failed.unknown, failed.size_gb) == (False, False, 4)
+
+
 def test_an_operation_without_a_known_outcome_stays_in_hand(
     make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:

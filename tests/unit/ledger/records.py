@@ -118,9 +118,13 @@ class Records:
         self.claim(volume_id, pool_id, size_gb=size_gb, target_size_gb=size_gb)
         return volume_id
 
-    def discrepancy(self, pool_id: int, name: str, category: str, listed_gb: float = 3.0) -> None:
+    def discrepancy(self, pool_id: int, name: str, category: str, listed_gb: float = 3.0, ledger_gb: float = 0) -> None:
         """Add a difference between the ledger and the last listing."""
-        self.add(models.Discrepancy(pool_id=pool_id, volume_id=name, category=category, listed_gb=listed_gb))
+        self.add(
+            models.Discrepancy(
+                pool_id=pool_id, volume_id=name, category=category, listed_gb=listed_gb, ledger_gb=ledger_gb
+            )
+        )
 
     def recount(self) -> None:
         """Make the counters of all pools and backends agree with the claims."""

@@ -4,7 +4,7 @@
 import pytest
 
 from tests.unit.ledger.records import Records, new_id
-from tonnage.ledger.inventory.listings import LOST, ORPHAN
+from tonnage.ledger.inventory.listings import LOST, ORPHAN, SIZE
 from tonnage.ledger.repair import repairs
 from tonnage.ledger.repair.consistency_check import Cause
 from tonnage.ledger.repair.repairs import Repaired
@@ -74,6 +74,43 @@ def test_an_orphan_is_left_to_an_operator(records: Records, pool: int) -> None:
     records.discrepancy(pool, "theirs", ORPHAN)
     assert summary(repaired(records)) == []
     assert records.rows("SELECT volume_id FROM discrepancies") == [("theirs",)]
+
+
+def test_a_volume_that_has_grown_on_the_storage_counts_with_its_size(records: Records, pool: int) -> None:
+    grown = records.claimed_volume(pool, size_gb=2, status="error_extending")
+    records.recount()
+    records.discrepancy(pool, grown, SIZE, listed_gb=3.5, ledger_gb=2)
+    assert summary(repaired(records)) == [
+        (Cause.SIZE, grown, 2, 4),
+        (Cause.COUNTER, "allocated_capacity_gb", 2, 4),
+        (Cause.BACKEND_COUNTER, "allocated_capacity_gb", 2, 4),
+    ]
+    assert records.rows("SELECT size_gb, status FROM volumes") == [(4, "error_extending")]
+    assert records.rows("SELECT SUM(size_gb) FROM claims WHERE state = 'confirmed' AND contained") == [(4,)]
+    assert records.rows("SELECT volume_id FROM discrepancies") == []
+
+
+@pytest.mark.parametrize(
+    ("listed_gb", "ledger_gb", "claim"),
+    [
+        # Giving up capacity is the owner's decision.
+        (1, 2, None),
+        # The claims have changed since the listing.
+        (4, 1, None),
+        (4, 2, {"verb": "extend", "state": "pending", "size_gb": 2, "target_size_gb": 4, "contained": False}),
+        (4, 2, {"verb": "delete", "state": "pending", "size_gb": 0}),
+    ],
+)
+def test_another_size_on_the_storage_is_left_if_the_claims_may_be_right(
+    records: Records, pool: int, listed_gb: float, ledger_gb: float, claim: dict[str, object] | None
+) -> None:
+    volume = records.claimed_volume(pool, size_gb=2)
+    if claim is not None:
+        records.claim(volume, pool, **claim)
+    records.recount()
+    records.discrepancy(pool, volume, SIZE, listed_gb=listed_gb, ledger_gb=ledger_gb)
+    assert summary(repaired(records)) == []
+    assert records.rows("SELECT size_gb FROM volumes") == [(2,)]
 
 
 def test_many_pools_are_repaired_in_several_transactions(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,14 @@ def test_commands_for_a_backend_that_was_down_are_sent_as_soon_as_it_is_up() -> 
     with world.database.reading() as session:
         pending = backends.load_pending(session)
     world.dispatcher.catch_up(pending)
-    assert [command.size_gb for command in world.agent.commands] == [3]
+    # The agent cannot tell whether an earlier process of it has run the command.
+    assert [(command.size_gb, command.sent_before) for command in world.agent.commands] == [(3, True)]
+
+
+def test_the_first_command_of_a_claim_has_not_been_sent_before() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
+    world.create(3)
+    assert [(command.size_gb, command.sent_before) for command in world.agent.commands] == [(3, False)]
 
 
 def test_a_command_without_news_for_a_lease_is_sent_again() -> None:
