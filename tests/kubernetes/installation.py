@@ -4,6 +4,7 @@
 import base64
 import configparser
 import contextlib
+import copy
 import json
 import pathlib
 import secrets
@@ -77,16 +78,23 @@ def scheduler_configuration(**changes: Any) -> ConfigMaps:
     return {"tonnage-kube-scheduler": {"configuration.yaml": json.dumps(configuration)}}
 
 
-def _run_scheduler(kubelet: Kubelet, **changes: Any) -> Pod:
-    return kubelet.run(SCHEDULER, scheduler_configuration(**changes), arguments=[servers.GATES])
+def _run_scheduler(kubelet: Kubelet, image: str | None = None, **changes: Any) -> Pod:
+    workload = copy.deepcopy(SCHEDULER)
+    if image is not None:
+        [container] = workload["spec"]["template"]["spec"]["containers"]
+        container["image"] = image
+    return kubelet.run(workload, scheduler_configuration(**changes), arguments=[servers.GATES])
 
 
 @contextlib.contextmanager
-def scheduler(kubelet: Kubelet, **changes: Any) -> Iterator[str]:
-    """Run one more kube-scheduler, with changes of its configuration; yield the name that pods give it."""
+def scheduler(kubelet: Kubelet, image: str | None = None, **changes: Any) -> Iterator[str]:
+    """Run one more kube-scheduler, with changes of its configuration; yield the name that pods give it.
+
+    ``image`` is another image than that of the manifests.
+    """
     name = f"tonnage-{secrets.token_hex(4)}"
     own = {"profiles": [{"schedulerName": name}], "leaderElection": {"leaderElect": False}}
-    pod = _run_scheduler(kubelet, **own, **changes)
+    pod = _run_scheduler(kubelet, image, **own, **changes)
     pod.wait_until_ready()
     try:
         yield name

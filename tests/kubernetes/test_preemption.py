@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evictions for pods of a high priority, with a real kube-scheduler: nobody has to go for nothing."""
+"""Evictions for pods of a high priority, with a real kube-scheduler: nobody has to go for nothing.
+
+kube-scheduler 1.20.2 as it is asks no extender about evictions, so these tests use one with the fix of 1.20.10.
+"""
 
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes import installation, manifests
+from tests.kubernetes import images, installation, manifests
 from tests.kubernetes.cluster import Cluster, wait_until
 from tests.kubernetes.installation import Installation
 from tests.kubernetes.kubelet import Kubelet
@@ -29,7 +32,8 @@ def scheduler(
     cluster.add_priority("low", 10)
     cluster.add_priority("high", 1000)
     is_capable = request.param == "names"
-    with installation.scheduler(kubelet, extenders=[{**extender, "nodeCacheCapable": is_capable}]) as name:
+    extenders = [{**extender, "nodeCacheCapable": is_capable}]
+    with installation.scheduler(kubelet, images.FIXED_SCHEDULER, extenders=extenders) as name:
         yield name
         # It decides about pods: it has not ended by a panic.
         cluster.add_pod("last", name, priority="high")
