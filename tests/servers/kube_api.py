@@ -3,7 +3,7 @@
 
 Tests set the nodes, storage classes and claims. ``CSIStorageCapacity`` objects are created, replaced and deleted by the
 rules of the API: names are unique, the resource version must be current, class and topology cannot change. Pending pods
-can be watched, and ``CSIStorageCapacity`` objects of all namespaces.
+can be watched, nodes, and ``CSIStorageCapacity`` objects of all namespaces.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class KubeApi:
         self.watched: list[int] = []
         self._objects: dict[str, dict[str, Any]] = {}
         self._pods: dict[str, dict[str, Any]] = {}
-        self._events: list[tuple[int, dict[str, Any]]] = []
+        self._events: dict[str, list[tuple[int, dict[str, Any]]]] = {PODS: [], NODES: []}
         self._forgotten = 0
         self._capacity_events: list[tuple[int, dict[str, Any]]] = []
         self._ends = 0
@@ -100,8 +100,16 @@ class KubeApi:
         return str(path)
 
     def add_node(self, name: str, **labels: str) -> None:
-        """Add a node. ``_`` in label names stands for ``/``."""
-        self.nodes[name] = {key.replace("_", "/"): value for key, value in labels.items()}
+        """Add a node, or change its labels. ``_`` in label names stands for ``/``."""
+        with self._lock:
+            kind = "MODIFIED" if name in self.nodes else "ADDED"
+            self.nodes[name] = {key.replace("_", "/"): value for key, value in labels.items()}
+            self._add_event(NODES, kind, {"metadata": {"name": name, "labels": self.nodes[name]}})
+
+    def remove_node(self, name: str) -> None:
+        """Delete a node."""
+        with self._lock:
+            self._add_event(NODES, "DELETED", {"metadata": {"name": name, "labels": self.nodes.pop(name)}})
 
     def add_object(self, path: str, **body: Any) -> None:
         """Add any object, or a list of objects, at a path."""
@@ -156,18 +164,21 @@ class KubeApi:
         if not was and not is_now:
             return
         kind = ("MODIFIED" if was else "ADDED") if is_now else "DELETED"
-        version = next(self._versions)
         shown: Any = after if is_now else before
-        shown = {"kind": "Pod", "apiVersion": "v1", **shown}
-        shown["metadata"] = {**shown["metadata"], "resourceVersion": str(version)}
-        self._events.append((version, {"type": kind, "object": shown}))
+        self._add_event(PODS, kind, {"kind": "Pod", "apiVersion": "v1", **shown})
+
+    def _add_event(self, path: str, kind: str, shown: dict[str, Any]) -> None:
+        version = next(self._versions)
+        shown = {**shown, "metadata": {**shown["metadata"], "resourceVersion": str(version)}}
+        self._events[path].append((version, {"type": kind, "object": shown}))
         self._lock.notify_all()
 
-    def watch(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the events of pending pods after a resource version, until the server ends the watch."""
-        assert query["fieldSelector"] == "status.phase=Pending", query
-        since, ends, at = int(query["resourceVersion"]), self._ends, 0
-        self.watched.append(since)
+    def watch(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the events of pending pods, or of nodes, after a resource version, until the server ends the watch."""
+        assert path == NODES or query["fieldSelector"] == "status.phase=Pending", query
+        since, ends, at, events = int(query["resourceVersion"]), self._ends, 0, self._events[path]
+        if path == PODS:
+            self.watched.append(since)
         if since < self._forgotten:
             words = f"too old resource version: {since} ({self._forgotten})"
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": words}
@@ -179,11 +190,11 @@ class KubeApi:
             yield {"type": "BOOKMARK", "object": bookmark}
         while True:
             with self._lock:
-                while self._ends == ends and len(self._events) == at:
+                while self._ends == ends and len(events) == at:
                     self._lock.wait()
                 if self._ends != ends:
                     return
-                news, at = self._events[at:], len(self._events)
+                news, at = events[at:], len(events)
             yield from (event for version, event in news if version > since)
 
     def add_claim(
@@ -292,7 +303,8 @@ class KubeApi:
                 listed = [{"metadata": {"name": name, "labels": each}} for name, each in self.nodes.items()]
                 page = _page(listed, query)
                 # An empty list of names and labels is null, unlike other lists.
-                return {**page, "items": page["items"] or None}
+                metadata = {**page["metadata"], "resourceVersion": str(next(self._versions))}
+                return {"metadata": metadata, "items": page["items"] or None}
             if path == CLASSES:
                 return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
             if path == PODS:
@@ -360,8 +372,10 @@ class KubeApi:
                 else:
                     kube_api.before_write()
                 if "watch=true" in where.query:
-                    selected = kube_api.watch_capacities if _ALL_CAPACITIES.fullmatch(where.path) else watch
-                    return self._stream(selected(dict(parse.parse_qsl(where.query))))
+                    query = dict(parse.parse_qsl(where.query))
+                    if _ALL_CAPACITIES.fullmatch(where.path):
+                        return self._stream(kube_api.watch_capacities(query))
+                    return self._stream(watch(where.path, query))
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
                 try:

@@ -63,6 +63,9 @@ class _StorageCache:
     def rows_for(self, columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
         if self._last is not None and self._last[0] is nodes:
             return self._last[1]
+        if nodes.base is not None:
+            # kube-scheduler sends the nodes in another order each time, and not always all of them.
+            return _without_empty_columns(self.rows_for(columns, storage_class, nodes.base)[nodes.rows])
         label_values = nodes.label_values(columns.label_keys[storage_class])
         labels = list(zip(*label_values, strict=True)) if label_values else [()] * len(nodes)
         keys = list(zip(nodes.names, labels, strict=True))
@@ -72,9 +75,7 @@ class _StorageCache:
         if new:
             self._add(_build_table(columns, storage_class, Nodes(nodes.nodes[row] for row in new)))
             self._rows |= {keys[row]: number for number, row in enumerate(new, len(self._rows))}
-        pools = self._table[[self._rows[key] for key in keys]]
-        # Drop columns that none of these nodes needs.
-        pools = pools[:, : int((pools >= 0).sum(axis=1).max(initial=0))]
+        pools = _without_empty_columns(self._table[[self._rows[key] for key in keys]])
         self._last = nodes, pools
         return pools
 
@@ -84,6 +85,11 @@ class _StorageCache:
             np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in (self._table, table)
         ]
         self._table = np.concatenate(padded)
+
+
+def _without_empty_columns(pools: Ints) -> Ints:
+    """Return a table without the columns that none of its nodes needs."""
+    return pools[:, : int((pools >= 0).sum(axis=1).max(initial=0))]
 
 
 def _build_table(columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:

@@ -4,7 +4,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tonnage import installation
 from tonnage.capacity import errors
@@ -27,11 +27,22 @@ T = TypeVar("T")
 TIMEOUT = 2.0
 
 
+class NodeFollower(Protocol):
+    """A watch on nodes. Its module needs the client of Kubernetes, an optional dependency."""
+
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, str]] | None:
+        """The labels of all nodes, None if they are not known now."""
+
+    def stop(self) -> None:
+        """Stop watching."""
+
+
 class ClusterReader:
     """Reads from the API server in a kubeconfig file, or of the cluster that this pod runs in. Thread-safe.
 
-    It waits ``timeout`` seconds for an answer, and caches storage classes and the labels of nodes for ``cache_time``
-    seconds.
+    It waits ``timeout`` seconds for an answer, and caches storage classes for ``cache_time`` seconds. It follows the
+    labels of nodes from :meth:`start` on; before, and while that fails, it caches them too.
     """
 
     def __init__(self, kubeconfig: str | None, timeout: float = TIMEOUT, cache_time: float = 30.0) -> None:
@@ -52,6 +63,21 @@ class ClusterReader:
         self._timeout, self._cache_time = timeout, cache_time
         self._cache: dict[str, tuple[float, Any]] = {}
         self._lock = threading.Lock()
+        self._node_watch: NodeFollower | None = None
+
+    def start(self) -> None:
+        """Start to follow the labels of nodes, on a thread."""
+        from tonnage.extensions.kubernetes.cluster.node_watch import NodeWatch
+
+        node_watch = NodeWatch(self.api)
+        node_watch.start()
+        self._node_watch = node_watch
+
+    def stop(self) -> None:
+        """Stop to follow the labels of nodes, if that was started."""
+        if self._node_watch is not None:
+            self._node_watch.stop()
+            self._node_watch = None
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod, None if there is none.
@@ -132,11 +158,13 @@ class ClusterReader:
         return {name: labels_by_node[name] for name in requested_names & labels_by_node.keys()}
 
     def all_node_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of all nodes, by name.
+        """Return the labels of all nodes, by name. It is the same object while they stay the same.
 
         Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
         """
-        return self._cached("nodes", self._read_node_labels)
+        node_watch = self._node_watch
+        labels = None if node_watch is None else node_watch.labels
+        return self._cached("nodes", self._read_node_labels) if labels is None else labels
 
     def _read_node_labels(self) -> dict[str, dict[str, str]]:
         # With resource version 0 the API server answers from its cache.
@@ -150,7 +178,8 @@ class ClusterReader:
         with self._lock:
             read_at, value = self._cache.get(key, (0.0, None))
         if value is None or refresh or now - read_at > self._cache_time:
-            value = read()
+            read_value = read()
+            value = value if value == read_value else read_value
             with self._lock:
                 self._cache[key] = now, value
         result: T = value

@@ -22,17 +22,35 @@ class Node:
 
 
 class Nodes:
-    """Nodes in a fixed order, with an index by name and by label: most selectors compare some values of one label."""
+    """Nodes in a fixed order, with an index by name and by label: most selectors compare some values of one label.
+
+    A selection of other nodes has these as its ``base``, and its own ``rows`` there.
+    """
+
+    base: "Nodes | None" = None
+    rows: Rows
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
         self.names = tuple(node.name for node in self.nodes)
-        self._by_name = {name: row for row, name in enumerate(self.names)}
         self._by_label: dict[str, dict[str, list[int]]] = {}
         self._label_values: dict[tuple[str, ...], tuple[tuple[str | None, ...], ...]] = {}
 
+    def selection(self, names: Sequence[str]) -> "Nodes | None":
+        """Return the nodes with these names in their order, None if one of them is not here."""
+        by_name = self._by_name
+        try:
+            rows = [by_name[name] for name in names]
+        except KeyError:
+            return None
+        return _Selection(self, np.array(rows, dtype=np.int64), tuple(names))
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.names)}
+
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self.names)
 
     @functools.cached_property
     def all_rows(self) -> Rows:
@@ -81,3 +99,17 @@ class Nodes:
                 if value is not None:
                     index.setdefault(value, []).append(row)
         return [row for value in requirement.values for row in index.get(value, ())]
+
+
+class _Selection(Nodes):
+    """Some of other nodes. They are looked up when they are needed."""
+
+    def __init__(self, base: Nodes, rows: Rows, names: tuple[str, ...]) -> None:
+        self.base, self.rows, self.names = base, rows, names
+        self._all = base.nodes
+        self._by_label, self._label_values = {}, {}
+
+    @functools.cached_property
+    def nodes(self) -> tuple[Node, ...]:  # type: ignore[override]
+        """The nodes."""
+        return tuple([self._all[row] for row in self.rows.tolist()])

@@ -16,6 +16,12 @@ T = TypeVar("T")
 #: The media type for names and labels only, a twentieth of a node's size. Servers without it send whole objects.
 NAMES_AND_LABELS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
+#: The same for a single object, such as that of a change.
+NAMES_AND_LABELS_OF_ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+#: The field selector of pods that have not started.
+PENDING_PODS = "status.phase=Pending"
+
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 #: The volume binding mode of storage classes that provision a volume on the node of its first pod.
@@ -55,6 +61,7 @@ class PageMetadata(Struct):
     """The metadata of a page of a list, with the token of the next page if there is one."""
 
     continue_token: str | None = msgspec.field(default=None, name="continue")
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
 class NodeList(Struct):

@@ -138,7 +138,7 @@ def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[
 
 
 class BackgroundTasks(Protocol):
-    """Tasks on threads of their own: the release of claims for pods, and the import of figures of provisioners."""
+    """Tasks on threads of their own, such as the release of claims for pods and the import of published figures."""
 
     def start(self) -> None:
         """Start the tasks."""
@@ -222,7 +222,7 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
         MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context() if all(files) else None,
-        [*_claim_tasks(database, cluster, options), *_import_tasks(database, cluster, options)],
+        [cluster, *_claim_tasks(database, cluster, options), *_import_tasks(database, cluster, options)],
         extender.warm_up,
     )
 

@@ -75,6 +75,7 @@ class Extender:
     def __init__(self, queries: NodeQueries, cluster: ClusterObjects, lease: float | None) -> None:
         self._queries, self._cluster, self._lease = queries, cluster, lease
         self._warming = False
+        self._all_nodes: tuple[Mapping[str, Mapping[str, str]], Nodes] = {}, Nodes(())
 
     def filter(self, raw: bytes) -> FilterResult:
         """Return the nodes that take all volumes of a pod together.
@@ -128,8 +129,7 @@ class Extender:
         volumes = pod_volumes.unprovisioned(pod, self._cluster)
         if not volumes:
             return PreemptionResult(preemption.remaining(victims, dict.fromkeys(victims, True)))
-        labels = self._cluster.node_labels(victims)
-        nodes = Nodes(Node(name, labels.get(name, {})) for name in victims)
+        nodes = self._named(list(victims))
         decision = self._queries.decide(volumes, nodes, pod.holder)
         kept = preemption.remaining(victims, dict(zip(nodes.names, decision.packing.fits.tolist(), strict=True)))
         LOG.info("Pod %s: pods may be evicted from %d of %d nodes", pod.full_name, len(kept), len(victims))
@@ -139,8 +139,7 @@ class Extender:
         """Read the nodes and the pools before the first request, which would take longer. An error is of no concern."""
         self._warming = True
         try:
-            labels = self._cluster.all_node_labels()
-            self._queries.warm_up(Nodes(Node(name, node_labels) for name, node_labels in labels.items()))
+            self._queries.warm_up(self._known_nodes())
         except errors.Unavailable as error:
             LOG.info("The first pod takes longer: %s", error.message)
         finally:
@@ -165,8 +164,27 @@ class Extender:
         return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
 
     def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:
-        labels = self._cluster.node_labels(sent_nodes.names) if sent_nodes.labels is None else sent_nodes.labels
+        labels = sent_nodes.labels
+        if labels is None:
+            return self._named(sent_nodes.names)
         return Nodes(Node(name, labels.get(name, {})) for name in sent_nodes.names)
+
+    def _named(self, names: Sequence[str]) -> Nodes:
+        """Return the nodes with these names."""
+        selection = self._known_nodes().selection(names)
+        if selection is not None:
+            return selection
+        labels = self._cluster.node_labels(names)
+        return Nodes(Node(name, labels.get(name, {})) for name in names)
+
+    def _known_nodes(self) -> Nodes:
+        """Return all nodes of the cluster, the same object while their labels stay the same."""
+        labels = self._cluster.all_node_labels()
+        known_labels, nodes = self._all_nodes
+        if labels is not known_labels:
+            nodes = nodes if labels == known_labels else Nodes(Node(name, node_labels) for name, node_labels in labels.items())
+            self._all_nodes = labels, nodes
+        return nodes
 
     def _answer(
         self, pod: Pod, sent_nodes: "_SentNodes", decision: Decision, node_claim: NodeClaim | None

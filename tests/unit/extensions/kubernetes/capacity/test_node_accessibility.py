@@ -46,7 +46,12 @@ def test_cached_results_are_correct_for_other_nodes_and_labels(queries: list[lis
     driver = pool_columns.from_driver(Driver(name="d", uid="u", version=1, tracking=True, storage=(storage,)))
     accessibility = AccessibilityCache()
     for each in queries:
+        everything = Nodes([*each, Node("n5", {"zone": "a"})])
+        selection = everything.selection([node.name for node in each])
+        assert selection is not None
+        selected = accessibility.pools_by_node(driver, "fast", selection)
         found = accessibility.pools_by_node(driver, "fast", Nodes(each))
+        assert selected.tolist() == found.tolist()
         assert [[pools[slot].name for slot in row if slot >= 0] for row in found.tolist()] == [
             [pool.name for pool in pools if is_reached(pool, node)] for node in each
         ]

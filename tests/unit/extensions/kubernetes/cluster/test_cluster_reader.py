@@ -66,6 +66,14 @@ def test_a_node_that_has_joined_since_is_looked_up(kube: KubeApi, read: Callable
     assert reader.all_node_labels().keys() == {"n1", "n2"}
 
 
+def test_unchanged_labels_are_the_same_object(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
+    reader = read(0.0)
+    first = reader.all_node_labels()
+    assert reader.all_node_labels() is first
+    kube.add_node("n2")
+    assert reader.all_node_labels() is not first
+
+
 def test_a_class_that_did_not_exist_is_looked_up_again(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
     reader = read()
     assert reader.storage_class("new") is None

@@ -21,6 +21,18 @@ def selector(*terms: list[dict[str, Any]], fields: tuple[dict[str, Any], ...] = 
     return type_conversion.convert({"nodeSelectorTerms": raw}, NodeSelector)
 
 
+def test_a_selection_has_the_nodes_in_its_own_order() -> None:
+    nodes = Nodes([Node("n1", {"zone": "a"}), Node("n2", {"zone": "b"}), Node("n3", {})])
+    selection = nodes.selection(["n3", "n1"])
+    assert selection is not None
+    assert (selection.base, selection.names, len(selection)) == (nodes, ("n3", "n1"), 2)
+    assert [node.name for node in selection.nodes] == ["n3", "n1"]
+    assert selection.rows_matching(selector([expression("zone", "In", "a")])).tolist() == [1]
+    assert selection.rows_named(["n1", "n2"]).tolist() == [1]
+    assert selection.label_values(("zone",)) == ((None, "a"),)
+    assert nodes.selection(["n1", "n4"]) is None
+
+
 LABELS = {"zone": "a", "rack": "7", "kind": "", "cold": "-3"}
 
 

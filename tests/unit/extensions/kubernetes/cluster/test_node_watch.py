@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labels of nodes, which a reader of a cluster follows."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.kube_api import NODES, KubeApi
+from tests.unit.api.cluster import wait_until
+from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
+
+
+@pytest.fixture
+def kube() -> Iterator[KubeApi]:
+    with KubeApi() as api:
+        api.add_node("n1", zone="a")
+        yield api
+
+
+@pytest.fixture
+def reader(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
+    """A reader that follows the nodes, and keeps no list of them."""
+    following = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=0.0)
+    following.start()
+    yield following
+    following.stop()
+    following.api.close()
+
+
+def test_a_label_that_comes_after_its_node_is_seen(kube: KubeApi, reader: ClusterReader) -> None:
+    kube.add_node("n2")
+    wait_until(lambda: reader.all_node_labels() == {"n1": {"zone": "a"}, "n2": {}})
+    kube.add_node("n2", rack="r1")
+    wait_until(lambda: reader.node_labels(["n2"]) == {"n2": {"rack": "r1"}})
+    before, listed = reader.all_node_labels(), kube.asked.count(NODES)
+    kube.remove_node("n1")
+    wait_until(lambda: reader.all_node_labels() == {"n2": {"rack": "r1"}})
+    assert before == {"n1": {"zone": "a"}, "n2": {"rack": "r1"}}
+    assert kube.asked.count(NODES) == listed
+
+
+def test_a_change_of_the_status_alone_changes_nothing(kube: KubeApi, reader: ClusterReader) -> None:
+    wait_until(lambda: bool(reader.all_node_labels()))
+    kube.add_node("n2")
+    wait_until(lambda: "n2" in reader.all_node_labels())
+    before = reader.all_node_labels()
+    kube.add_node("n2")
+    kube.add_node("n2", rack="r1")
+    wait_until(lambda: reader.all_node_labels() is not before)
+    assert reader.all_node_labels()["n2"] == {"rack": "r1"}
+
+
+def test_labels_are_listed_while_nodes_cannot_be_watched(kube: KubeApi, reader: ClusterReader) -> None:
+    wait_until(lambda: bool(reader.all_node_labels()))
+    kube.failing["GET"] = 403
+    kube.end_watches(forget=True)
+    wait_until(lambda: reader._node_watch is not None and reader._node_watch.labels is None)
+    with pytest.raises(ClusterUnavailable):
+        reader.all_node_labels()
+    del kube.failing["GET"]
+    assert reader.all_node_labels() == {"n1": {"zone": "a"}}
