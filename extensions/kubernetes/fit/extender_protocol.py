@@ -182,7 +182,11 @@ class Extender:
         labels = self._cluster.all_node_labels()
         known_labels, nodes = self._all_nodes
         if labels is not known_labels:
-            nodes = nodes if labels == known_labels else Nodes(Node(name, node_labels) for name, node_labels in labels.items())
+            nodes = (
+                nodes
+                if labels == known_labels
+                else Nodes(Node(name, node_labels) for name, node_labels in labels.items())
+            )
             self._all_nodes = labels, nodes
         return nodes
 
