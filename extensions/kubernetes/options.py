@@ -45,6 +45,12 @@ OPTIONS: list[cfg.Opt] = [
         "provisioned. Set it longer than the time until new figures are reported.",
     ),
     cfg.StrOpt(
+        "extender_wake_claim",
+        help="A persistent volume claim, namespace/name, that no pod uses. With extender_reserves the extender changes "
+        "an annotation of it when room comes, so that kube-scheduler tries waiting pods again. Unset, they wait until "
+        "kube-scheduler tries them by itself.",
+    ),
+    cfg.StrOpt(
         "extender_scoring_shape",
         default="spread",
         help="Scores of nodes by the utilization, in percent, of the fullest pool that a pod's volumes would use on "

@@ -12,7 +12,7 @@ import json
 import pathlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import server
 from types import TracebackType
 from typing import Any, Self
@@ -130,13 +130,16 @@ class KubeApi:
             **({} if parameters is None else {"parameters": parameters}),
         }
 
-    def add_pod(self, name: str, uid: str, phase: str = "Pending", node: str | None = None) -> None:
-        """Add a pod to the default namespace, or change it."""
+    def add_pod(
+        self, name: str, uid: str, phase: str = "Pending", node: str | None = None, claims: Sequence[str] = ()
+    ) -> None:
+        """Add a pod with claims to the default namespace, or change it."""
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
         with self._lock:
             before = self._pods.get(name)
             self._pods[name] = {
                 "metadata": {"name": name, "namespace": "default", "uid": uid, **self._version()},
-                "spec": {"containers": [], **({} if node is None else {"nodeName": node})},
+                "spec": {"containers": [], "volumes": volumes, **({} if node is None else {"nodeName": node})},
                 "status": {"phase": phase},
             }
             self._record_event(before, self._pods[name])
@@ -295,6 +298,8 @@ class KubeApi:
             asked = _CAPACITIES.fullmatch(path) or _ALL_CAPACITIES.fullmatch(path)
             if asked is not None and asked["version"] != self.version:
                 raise _Refused(404, "NotFound")
+            if method == "PATCH":
+                return self._patch(path, body)
             if method != "GET" and asked is not None:
                 return self._write(method, asked["name"] or body["metadata"]["name"], body)
             if asked is not None:
@@ -308,12 +313,22 @@ class KubeApi:
             if path == CLASSES:
                 return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
             if path == PODS:
-                return {"metadata": {"resourceVersion": str(next(self._versions))}, "items": []}
+                pending = [pod for pod in self._pods.values() if pod["status"]["phase"] == "Pending"]
+                return {"metadata": {"resourceVersion": str(next(self._versions))}, "items": pending}
             if (pod := _POD.fullmatch(path)) is not None and pod["name"] in self._pods:
                 return self._pods[pod["name"]]
             if path not in self._objects:
                 raise _Refused(404, "NotFound")
             return self._objects[path]
+
+    def _patch(self, path: str, body: Any) -> Any:
+        """Change the annotations of an object."""
+        if path not in self._objects:
+            raise _Refused(404, "NotFound")
+        self.written.append(("PATCH", path.rpartition("/")[2]))
+        metadata = self._objects[path]["metadata"]
+        metadata["annotations"] = {**metadata.get("annotations", {}), **body["metadata"]["annotations"]}
+        return self._objects[path]
 
     def _read_capacities(self, name: str | None, query: dict[str, str]) -> Any:
         if name is not None and name not in self.capacities:
@@ -402,7 +417,7 @@ class KubeApi:
                         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                     self.wfile.write(b"0\r\n\r\n")
 
-            do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Write nothing."""

@@ -3,7 +3,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from tonnage import installation
@@ -18,6 +18,7 @@ from tonnage.extensions.kubernetes.cluster.objects import (
     Pod,
     StorageClass,
     VolumeSnapshot,
+    WholePods,
 )
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
 
@@ -85,6 +86,15 @@ class ClusterReader:
         Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
         """
         return self._read(Pod, self._core.read_namespaced_pod, name=name, namespace=namespace)
+
+    def pending_pods(self) -> Sequence[Pod]:
+        """Return the pods that have not started.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        call = self._core.list_pod_for_all_namespaces
+        pods = self._read(WholePods, call, field_selector=objects.PENDING_PODS, resource_version="0")
+        return (pods and pods.items) or ()
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a persistent volume claim, None if there is none.

@@ -263,6 +263,12 @@ class Pod(Struct):
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
+class WholePods(Struct):
+    """A list of whole pods."""
+
+    items: list[Pod] | None
+
+
 class StorageClass(Struct, rename="camel"):
     """A storage class, with its provisioner and binding mode."""
 

@@ -26,6 +26,7 @@ from tonnage.extensions.kubernetes.cluster import cluster_reader
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.extender.tls_reload import MutualTls
 from tonnage.extensions.kubernetes.fit import extender_instruments, scoring_shape
+from tonnage.extensions.kubernetes.fit.claim_revival import ClaimRevival
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender, FilterResult
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
@@ -209,7 +210,9 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
         )
     lease = options.extender_lease if options.extender_reserves else None
     cluster = ClusterReader(options.kubeconfig, timeout)
-    extender = Extender(NodeQueries(database, _scoring_shape(options)), cluster, lease)
+    queries = NodeQueries(database, _scoring_shape(options))
+    revival = None if lease is None else ClaimRevival(database, queries, cluster, lease)
+    extender = Extender(queries, cluster, lease, *([] if revival is None else [revival.ensure]))
     limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
@@ -222,7 +225,7 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
         MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context() if all(files) else None,
-        [cluster, *_claim_tasks(database, cluster, options), *_import_tasks(database, cluster, options)],
+        [cluster, *_claim_tasks(database, cluster, options, revival), *_import_tasks(database, cluster, options)],
         extender.warm_up,
     )
 
@@ -237,12 +240,18 @@ def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:
         ) from error
 
 
-def _claim_tasks(database: Database, cluster: ClusterReader, options: Any) -> Iterator[BackgroundTasks]:
-    if options.extender_reserves:
+def _claim_tasks(
+    database: Database, cluster: ClusterReader, options: Any, revival: ClaimRevival | None
+) -> Iterator[BackgroundTasks]:
+    if revival is not None:
         # The module needs the Kubernetes client, an optional dependency.
+        from tonnage.extensions.kubernetes.cluster.wake_claim import WakeClaim
         from tonnage.extensions.kubernetes.fit import pod_claim_tasks
 
-        yield pod_claim_tasks.PodClaimTasks(database, cluster, options.extender_lease, options.capacity_object_lifetime)
+        wake_claim = WakeClaim(cluster.api, options.extender_wake_claim) if options.extender_wake_claim else None
+        yield pod_claim_tasks.PodClaimTasks(
+            database, cluster, options.extender_lease, options.capacity_object_lifetime, wake_claim, revival.kept
+        )
 
 
 def _import_tasks(database: Database, cluster: ClusterReader, options: Any) -> Iterator[BackgroundTasks]:

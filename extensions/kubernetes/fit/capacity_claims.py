@@ -175,6 +175,15 @@ def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, new_
         session.execute(query.values(expires_at=new_expires_at).execution_options(synchronize_session=False))
 
 
+def revive(session: orm.Session, claim: Claim, new_expires_at: datetime.datetime) -> bool:
+    """Extend a claim although it may have expired, and return whether it was still there, unchanged."""
+    query = sa.update(_CLAIM).where(
+        _CLAIM.holder == claim.holder, _CLAIM.volume == claim.volume, _CLAIM.expires_at == claim.expires_at
+    )
+    updated: Any = session.execute(query.values(expires_at=new_expires_at).execution_options(synchronize_session=False))
+    return bool(updated.rowcount)
+
+
 def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
     """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
     own_claim, at = _CLAIM.holder == holder, now(session)
@@ -221,8 +230,8 @@ def pools_claimed_for_pods(session: orm.Session) -> set[tuple[str, PoolKey]]:
     return {(uid, (storage_class, pool)) for uid, storage_class, pool in session.execute(query)}
 
 
-def list_for_pods(session: orm.Session) -> list[PodClaim]:
-    """Return the active claims for pods."""
+def list_for_pods(session: orm.Session, expired: bool = False) -> list[PodClaim]:
+    """Return the active claims for pods, or the expired ones that have not been deleted yet."""
     at = now(session)
     same_pool = sa.and_(
         _POOL.driver_uid == _CLAIM.driver_uid, _POOL.storage_class == _CLAIM.storage_class, _POOL.name == _CLAIM.pool
@@ -249,7 +258,7 @@ def list_for_pods(session: orm.Session) -> list[PodClaim]:
     claims = []
     for row, driver, pool in rows:
         has_object = getattr(pool, "object_name", None) is not None
-        if row.expires_at > at and row.pod is not None:
+        if (row.expires_at <= at) is expired and row.pod is not None:
             figures: Mapping[PoolKey, FiguresVersion] = {}
             if _in_use(pool, at):
                 shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))

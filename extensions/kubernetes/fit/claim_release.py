@@ -174,6 +174,23 @@ class ClaimReleaser:
             raise failure
         return released
 
+    def revive(self) -> int:
+        """Renew the expired claims of volumes that are or have been created, and return their number.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+        """
+        with self._database.reading(snapshot=True) as session:
+            now = capacity_claims.now(session)
+            rows = capacity_claims.list_for_pods(session, expired=True)
+        revived = 0
+        for row in rows:
+            namespace, _, name = row.pod.partition("/")
+            pod = self._same_pod(row, self._cluster.pod(namespace, name))
+            state = self._volume_state(row, namespace, pod)
+            if state is _VolumeState.PROVISIONED or (state is _VolumeState.PROVISIONING and pod is not None):
+                revived += self._database.run(capacity_claims.revive, row.claim, now + self._lease)
+        return revived
+
     def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
         """Check a claim if that is due, release or renew it, and return whether it was released."""
         provisioned = False
@@ -212,10 +229,7 @@ class ClaimReleaser:
     def _check(self, holder_state: _HolderState, rows: Sequence[PodClaim]) -> bool:
         """Update the state of each volume, and return whether one has been provisioned since the last check."""
         namespace, _, name = rows[0].pod.partition("/")
-        pod = self._cluster.pod(namespace, name)
-        # A pod of the same name may be a different pod.
-        if pod is not None and (pod.has_ended or rows[0].claim.holder not in (pod.holder, pod.fallback_holder)):
-            pod = None
+        pod = self._same_pod(rows[0], self._cluster.pod(namespace, name))
         holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
         holder_state.pod_exists = pod is not None
         provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
@@ -226,6 +240,13 @@ class ClaimReleaser:
             if row.claim.volume in provisioned
         }
         return not provisioned <= settlements.keys()
+
+    @staticmethod
+    def _same_pod(row: PodClaim, pod: Pod | None) -> Pod | None:
+        """Return the pod if it is the one of the claim, and will still run. One of the same name may be another pod."""
+        if pod is None or pod.has_ended or row.claim.holder not in (pod.holder, pod.fallback_holder):
+            return None
+        return pod
 
     def _new_settlement(self, row: PodClaim) -> VolumeSettlement:
         """Return the settlement of a volume that has just been seen."""

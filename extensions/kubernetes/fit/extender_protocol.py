@@ -8,7 +8,7 @@ keys are always present.
 
 import collections
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -70,10 +70,18 @@ class Extender:
     """Handles the requests of kube-scheduler.
 
     With a ``lease``, in seconds, the filter returns one node and claims the capacity for the pod's volumes there.
+    ``before_claims`` is called before, and may raise :class:`~tonnage.capacity.errors.Unavailable`.
     """
 
-    def __init__(self, queries: NodeQueries, cluster: ClusterObjects, lease: float | None) -> None:
+    def __init__(
+        self,
+        queries: NodeQueries,
+        cluster: ClusterObjects,
+        lease: float | None,
+        before_claims: Callable[[], None] = lambda: None,
+    ) -> None:
         self._queries, self._cluster, self._lease = queries, cluster, lease
+        self._before_claims = before_claims
         self._warming = False
         self._all_nodes: tuple[Mapping[str, Mapping[str, str]], Nodes] = {}, Nodes(())
 
@@ -130,6 +138,7 @@ class Extender:
         if not volumes:
             return PreemptionResult(preemption.remaining(victims, dict.fromkeys(victims, True)))
         nodes = self._named(list(victims))
+        self._before_claims()
         decision = self._queries.decide(volumes, nodes, pod.holder)
         kept = preemption.remaining(victims, dict(zip(nodes.names, decision.packing.fits.tolist(), strict=True)))
         LOG.info("Pod %s: pods may be evicted from %d of %d nodes", pod.full_name, len(kept), len(victims))
@@ -140,6 +149,7 @@ class Extender:
         self._warming = True
         try:
             self._queries.warm_up(self._known_nodes())
+            self._before_claims()
         except errors.Unavailable as error:
             LOG.info("The first pod takes longer: %s", error.message)
         finally:
@@ -161,6 +171,7 @@ class Extender:
     def _decide(self, pod: Pod, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, NodeClaim | None]:
         if self._lease is None:
             return self._queries.decide(volumes, nodes, pod.holder), None
+        self._before_claims()
         return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
 
     def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:

@@ -24,6 +24,7 @@ def reader(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
     """A reader that follows the nodes, and keeps no list of them."""
     following = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=0.0)
     following.start()
+    wait_until(lambda: following._node_watch is not None and following._node_watch.labels is not None)
     yield following
     following.stop()
     following.api.close()
@@ -42,7 +43,6 @@ def test_a_label_that_comes_after_its_node_is_seen(kube: KubeApi, reader: Cluste
 
 
 def test_a_change_of_the_status_alone_changes_nothing(kube: KubeApi, reader: ClusterReader) -> None:
-    wait_until(lambda: bool(reader.all_node_labels()))
     kube.add_node("n2")
     wait_until(lambda: "n2" in reader.all_node_labels())
     before = reader.all_node_labels()
@@ -53,7 +53,6 @@ def test_a_change_of_the_status_alone_changes_nothing(kube: KubeApi, reader: Clu
 
 
 def test_labels_are_listed_while_nodes_cannot_be_watched(kube: KubeApi, reader: ClusterReader) -> None:
-    wait_until(lambda: bool(reader.all_node_labels()))
     kube.failing["GET"] = 403
     kube.end_watches(forget=True)
     wait_until(lambda: reader._node_watch is not None and reader._node_watch.labels is None)

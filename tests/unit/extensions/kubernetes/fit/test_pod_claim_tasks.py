@@ -15,6 +15,7 @@ from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.cluster.wake_claim import WakeClaim
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.fit.pod_claim_tasks import PodClaimTasks
@@ -107,4 +108,23 @@ def test_the_watch_triggers_the_release_of_a_deleted_pods_claim(
     finally:
         tasks.stop()
         # A second call has no effect.
+        tasks.stop()
+
+
+def test_waiting_pods_are_woken_when_a_claim_is_released(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    tasks = PodClaimTasks(ledger, cluster, LEASE, wake_claim=WakeClaim(cluster.api, "default/wake"))
+    tasks.start()
+    try:
+        until(lambda: caplog.text.count("Pods that wait for room are tried late: claim default/wake") == 1)
+        kube.add_claim("wake", "1", "none")
+        assert kube.written == []
+        kube.remove_pod("redis")
+        until(lambda: kube.written == [("PATCH", "wake")])
+        assert not claims_of(ledger)
+    finally:
         tasks.stop()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that wait for room or for a label, with a real kube-scheduler: how soon they go when it comes."""
+
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.kubernetes.cluster import CLASS, NAMESPACE, SELECTED_NODE, Cluster, wait_until
+from tests.kubernetes.installation import Installation
+from tests.kubernetes.provisioner import Provisioner
+
+LOG = logging.getLogger(__name__)
+
+pytestmark = pytest.mark.kubernetes
+
+#: Seconds after which kube-scheduler's back-off for a pod that it has tried a few times is over.
+_BACKOFF = 12.0
+
+#: Seconds from the room to the bound pod. By itself kube-scheduler tries a pod after 60 to 90.
+_SOON = 10.0
+
+
+def bound(cluster: Cluster, provisioner: Provisioner, pod: str) -> Callable[[], bool]:
+    def is_bound() -> bool:
+        provisioner.run_once()
+        return cluster.node_of(pod) is not None
+
+    return is_bound
+
+
+def test_a_waiting_pod_goes_when_a_claim_is_released(cluster: Cluster, tonnage: Installation) -> None:
+    cluster.add_nodes("n1")
+    tonnage.set_capacities(n1="10Gi")
+    cluster.add_pod("first", a="6Gi")
+    wait_until(lambda: SELECTED_NODE in (cluster.claims()["a"].metadata.annotations or {}), "room is claimed")
+    cluster.add_pod("second", b="6Gi")
+    wait_until(lambda: cluster.is_refused("second", "pool n1 has 4Gi left of 10Gi"), "the second pod is refused")
+    time.sleep(_BACKOFF)
+    cluster.core.delete_namespaced_persistent_volume_claim("a", NAMESPACE)
+    cluster.core.delete_namespaced_pod("first", NAMESPACE)
+    began = time.monotonic()
+    wait_until(bound(cluster, Provisioner(cluster, n1="10Gi"), "second"), "the second pod is bound")
+    took = time.monotonic() - began
+    LOG.info("seconds from the end of the pod to the bound pod: %.1f", took)
+    assert took < _SOON
+
+
+def test_a_waiting_pod_goes_when_the_figures_grow(cluster: Cluster, tonnage: Installation) -> None:
+    cluster.add_nodes("n1")
+    tonnage.set_capacities(n1="5Gi")
+    cluster.add_pod("pod", a="6Gi")
+    wait_until(lambda: cluster.is_refused("pod", "pool n1 has 5Gi left"), "the pod is refused")
+    time.sleep(_BACKOFF)
+    tonnage.set_capacities(n1="6Gi")
+    began = time.monotonic()
+    wait_until(bound(cluster, Provisioner(cluster, n1="6Gi"), "pod"), "the pod is bound")
+    took = time.monotonic() - began
+    LOG.info("seconds from the figures to the bound pod: %.1f", took)
+    assert took < _SOON
+
+
+def test_a_label_that_comes_after_its_node_counts_at_once(cluster: Cluster, tonnage: Installation) -> None:
+    cluster.add_nodes("n1")
+    expression = {"key": "rack", "operator": "In", "values": ["r1"]}
+    topology = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    pools = [{"name": "r1", "nodeTopology": topology, "capacity": "10Gi"}]
+    tonnage.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": pools}]}})
+    cluster.add_pod("pod", a="6Gi")
+    wait_until(lambda: cluster.is_refused("pod", "no pool of disk.example.com"), "the pod is refused")
+    time.sleep(_BACKOFF)
+    cluster.core.patch_node("n1", {"metadata": {"labels": {"rack": "r1"}}})
+    began = time.monotonic()
+    wait_until(bound(cluster, Provisioner(cluster, n1="10Gi"), "pod"), "the pod is bound")
+    took = time.monotonic() - began
+    LOG.info("seconds from the label to the bound pod: %.1f", took)
+    assert took < _SOON

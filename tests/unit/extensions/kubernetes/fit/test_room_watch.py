@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room that comes: claims that end, and figures that grow."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import ledger_schema
+from tests.unit.extensions.kubernetes.fit.test_pod_claim_tasks import DRIVER, claim_for_pod, write
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
+from tonnage.ledger.db import database
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    ledger_schema.create(engine)
+    created = database.Database(engine)
+    write(created)
+    yield created
+    created.close()
+
+
+@pytest.fixture
+def room(ledger: database.Database) -> RoomWatch:
+    """A watch that has looked once."""
+    watch = RoomWatch(ledger)
+    assert watch.has_come()
+    return watch
+
+
+def test_room_comes_when_a_claim_is_released(ledger: database.Database, room: RoomWatch) -> None:
+    claim_for_pod(ledger, "data")
+    assert not room.has_come()
+    ledger.run(capacity_claims.release, "u1")
+    assert room.has_come()
+    assert not room.has_come()
+
+
+def test_room_comes_when_a_lease_ends(ledger: database.Database, room: RoomWatch) -> None:
+    claim_for_pod(ledger, "data")
+    assert not room.has_come()
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE csi_claims SET expires_at = '2020-01-01 00:00:00.000000'")
+    assert room.has_come()
+
+
+def test_room_comes_with_larger_figures(ledger: database.Database, room: RoomWatch) -> None:
+    write(ledger, "9Gi")
+    assert not room.has_come()
+    write(ledger, "10Gi")
+    assert room.has_come()
+
+
+def test_room_comes_with_another_driver(ledger: database.Database, room: RoomWatch) -> None:
+    ledger.run(driver_rows.delete, DRIVER)
+    assert not room.has_come()
+    write(ledger)
+    assert room.has_come()
