@@ -103,7 +103,7 @@ test-tempest:  ## Install Tempest, then run its tests of the Block Storage API w
 
 test-cinder:  ## Install Cinder, then run the tests beside, and in place of, its scheduler (minutes)
 	@tools/setup.sh test
-	@tools/install-servers.sh
+	@tools/install-servers.sh mmdebstrap
 	@tools/install-openstack.sh
 	@tools/install-openstack.sh cinder $(CINDER)
 	@tools/install-tempest.sh

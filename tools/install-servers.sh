@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install missing servers for the tests from the distribution, if this account may and INSTALL is not "no".
 # The packages of the tests' virtual machine (a kernel, busybox and sudo) are only unpacked, into .lvm-guest.
+# Arguments are more programs that tests need, whose packages have the same names.
 # This script never fails: tests without their server report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,6 +27,9 @@ have haproxy || packages+=(haproxy)
 have zsh || packages+=(zsh)
 compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || packages+=(libfaketime)
 have thin_check || packages+=(thin-provisioning-tools)
+for program in "$@"; do
+    have "$program" || packages+=("$program")
+done
 guest=.lvm-guest
 unpack=()
 if have apt-get && have dpkg && [[ ! -e $guest/complete && $(dpkg --print-architecture) == amd64 ]]; then

@@ -25,15 +25,9 @@ def _pip(*arguments: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 
 
-def _versions(freeze: str) -> dict[str, str]:
-    """Return the versions of packages by normalized names, without editable ones."""
-    pairs = (line.partition("==") for line in freeze.splitlines() if "==" in line and not line.startswith("#"))
-    return {libraries.normalized(name): version for name, _, version in pairs}
-
-
 def test_tonnage_adds_three_libraries_and_changes_no_version() -> None:
-    before = _versions((cinder.HOME / "before.txt").read_text(encoding="utf-8"))
-    after = _versions(_pip("freeze", "--all"))
+    before = libraries.versions_of_freeze((cinder.HOME / "before.txt").read_text(encoding="utf-8"))
+    after = libraries.versions_of_freeze(_pip("freeze", "--all"))
     assert {name: after.get(name) for name in before} == before
     assert after.keys() - before.keys() <= {*libraries.versions_of_cinder()[1], "tonnage"}
     assert "tonnage" not in before
@@ -42,7 +36,7 @@ def test_tonnage_adds_three_libraries_and_changes_no_version() -> None:
 
 def test_the_table_has_the_versions_of_this_release() -> None:
     shared, added = libraries.versions_of_cinder()
-    installed, release = _versions(_pip("freeze", "--all")), int(cinder.RELEASE)
+    installed, release = libraries.versions_of_freeze(_pip("freeze", "--all")), int(cinder.RELEASE)
     expected = {
         libraries.normalized(name): cells[release] for name, cells in {**shared, **added}.items() if release in cells
     }

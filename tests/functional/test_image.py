@@ -2,15 +2,14 @@
 """The image of ``deploy/Containerfile``: buildah builds it on a Debian base, and its programs run as its user."""
 
 import pathlib
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests import suites
+from tests.debian_root import files_of_pip
 
 pytestmark = pytest.mark.heavy
 
@@ -18,19 +17,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 #: The base image of the Containerfile, which the test makes of Debian because it pulls nothing.
 BASE = "docker.io/library/python:3.13-slim"
-
-CERTIFICATES = pathlib.Path("/etc/ssl/certs")
-
-
-def files_of_pip() -> set[pathlib.Path]:
-    """Return the files and folders of this machine that pip needs: its configuration, and each path in that."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "debug"], capture_output=True, text=True, check=True
-    ).stdout
-    found = {pathlib.Path(path) for path in re.findall(r"(?<![\w:/])/[^\s,:']+", printed)}
-    # The files of an index in a folder lie beside it.
-    found |= {pathlib.Path(path).parent for path in re.findall(r"file://(/[^\s,']+)", printed)}
-    return {path for path in {*found, CERTIFICATES} if path.exists()}
 
 
 @pytest.fixture

@@ -58,6 +58,15 @@ def import_packages_beyond(packages: set[str]) -> set[str]:
     }
 
 
+def versions_of_freeze(text: str) -> dict[str, str]:
+    """Return the versions of packages by normalized names from the output of ``pip freeze``.
+
+    Packages that are editable or came from a file have no version there.
+    """
+    pairs = (line.partition("==") for line in text.splitlines() if "==" in line and not line.startswith("#"))
+    return {normalized(name): version for name, _, version in pairs}
+
+
 def versions_of_cinder() -> tuple[Mapping[str, Mapping[int, str]], Mapping[str, Mapping[int, str]]]:
     """Return the table: versions by library and release of Cinder, of common libraries and of those that Tonnage adds.
 
