@@ -183,15 +183,19 @@ def test_fields_of_pods_are_those_of_all_pods() -> None:
 @pytest.mark.parametrize(
     ("values", "gone", "option"),
     [
-        ({"extender": {"reserves": False}}, "tonnage-extender-reserves", "extender_reserves = false"),
-        ({"extender": {"readCapacityObjects": False}}, "tonnage-extender-capacity", "read_capacity_objects = false"),
-        ({"publisher": {"enabled": False}}, "tonnage-publisher", None),
+        (
+            {"extender": {"reserves": False}},
+            {"tonnage-extender-reserves", "tonnage-extender-wake", "tonnage-wake"},
+            "extender_reserves = false",
+        ),
+        ({"extender": {"readCapacityObjects": False}}, {"tonnage-extender-capacity"}, "read_capacity_objects = false"),
+        ({"publisher": {"enabled": False}}, {"tonnage-publisher"}, None),
     ],
 )
-def test_rights_are_only_for_what_is_on(values: dict[str, Any], gone: str, option: str | None) -> None:
+def test_rights_are_only_for_what_is_on(values: dict[str, Any], gone: set[str], option: str | None) -> None:
     before, after = render(**_PLAIN), render(**_PLAIN, **values)
-    assert before.keys() - after.keys() == {key for key in before if key[1] == gone}
-    assert {"ClusterRole", "ClusterRoleBinding"} <= {kind for kind, name in before if name == gone}
+    assert before.keys() - after.keys() == {key for key in before if key[1] in gone}
+    assert {"ClusterRole", "ClusterRoleBinding"} <= {kind for kind, name in before if name in gone}
     data = after["ConfigMap", "tonnage"]["data"]
     assert (option is None) or option in data["tonnage.values.conf"]
     # The later file wins.
