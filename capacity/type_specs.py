@@ -15,15 +15,18 @@ MIN_SIZE = "provisioning:min_vol_size"
 MAX_SIZE = "provisioning:max_vol_size"
 #: The availability zones of the type's volumes, separated by commas.
 ZONES = "RESKEY:availability_zones"
+#: Whether a volume that cannot grow in its pool, for lack of room, may move to another pool for it.
+EXTEND_BY_MIGRATION = "provisioning:extend_by_migration"
 SEPARATOR = ","
 
 #: The specs that are obeyed with any filters.
-LIMITS = (PROVISIONING_SPEC, MIN_SIZE, MAX_SIZE)
+LIMITS = (PROVISIONING_SPEC, MIN_SIZE, MAX_SIZE, EXTEND_BY_MIGRATION)
 KEYS = (*LIMITS, ZONES)
 
 #: Regular expressions of the values.
 SIZE_PATTERN = "^[0-9]{1,10}$"
 ZONES_PATTERN = r"[^\s,]"
+FLAG_PATTERN = "^(<is> )?([Tt]rue|[Ff]alse)$"
 
 _RESERVED = tuple({key.partition(":")[0] + ":": None for key in KEYS})
 
@@ -38,11 +41,25 @@ def check(specs: Mapping[str, str]) -> None:
         if key == ZONES and not re.search(ZONES_PATTERN, value):
             raise errors.InvalidInput(f"extra spec {key} is {value!r}; it takes names of zones, as in 'north, south'")
     requested_provisioning(specs)
+    extends_by_migration(specs)
     smallest, largest = _size(specs, MIN_SIZE), _size(specs, MAX_SIZE)
     if smallest is not None and largest is not None and smallest > largest:
         raise errors.InvalidInput(
             f"extra spec {MIN_SIZE} is {smallest} and {MAX_SIZE} is {largest}: no volume has such a size"
         )
+
+
+def extends_by_migration(specs: Mapping[str, str]) -> bool:
+    """Return whether a type's volumes may move to grow.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value that is neither true nor false.
+    """
+    value = specs.get(EXTEND_BY_MIGRATION, "false").strip()
+    if not re.fullmatch(FLAG_PATTERN, value):
+        raise errors.InvalidInput(
+            f"extra spec {EXTEND_BY_MIGRATION} is {value!r}; it takes '<is> True' or '<is> False'"
+        )
+    return value.lower().endswith("true")
 
 
 def zones(specs: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -64,6 +64,7 @@ _SPEC_VALUES = {
     type_specs.MIN_SIZE: {"pattern": type_specs.SIZE_PATTERN},
     type_specs.MAX_SIZE: {"pattern": type_specs.SIZE_PATTERN},
     type_specs.ZONES: {"pattern": type_specs.ZONES_PATTERN},
+    type_specs.EXTEND_BY_MIGRATION: {"pattern": type_specs.FLAG_PATTERN},
 }
 #: Extra specs.
 Specs: TypeAlias = Annotated[dict[SpecKey, Text], json_schema(properties=_SPEC_VALUES)]

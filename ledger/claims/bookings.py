@@ -128,8 +128,8 @@ def book(
         changed = {booking.volume_id for booking in bookings if booking.volume is None}
         clone_sources.lock(session, sources, hint_targets, also_changed, changed)
     _write_volumes(session, bookings, seen_volumes)
-    if extended := [booking.volume_id for booking in bookings if booking.verb == claim_verbs.EXTEND]:
-        clone_sources.require_not_cloning(session, extended)
+    if growing := [booking.volume_id for booking in bookings if _grows(booking, seen_volumes)]:
+        clone_sources.require_not_cloning(session, growing)
     insert_claims(session, bookings)
     return pool_counters.read(session, touched)
 
@@ -389,6 +389,13 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen_volum
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
+def _grows(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> bool:
+    """Return whether an existing volume grows: in its pool, or by a move."""
+    if booking.verb == claim_verbs.MIGRATE:
+        return booking.target_size_gb > seen_volumes[booking.volume_id].size_gb
+    return booking.verb == claim_verbs.EXTEND
+
+
 def _change(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> dict[str, Any]:
     if booking.verb == claim_verbs.CREATE:
         return {
@@ -404,10 +411,9 @@ def _change(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> dict[st
         "type_seen": before.volume_type_id or "",
     }
     if booking.verb == claim_verbs.MIGRATE:
-        return as_seen | {
-            "from_pool": booking.source_pool_id,
-            "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
-        }
+        purpose = "maintenance" if booking.volume_type_id is None else "retyping"
+        meanwhile = "extending" if _grows(booking, seen_volumes) else purpose
+        return as_seen | {"from_pool": booking.source_pool_id, "meanwhile": meanwhile}
     return as_seen | {"in_pool": booking.pool_id}
 
 

@@ -21,8 +21,8 @@ from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
 from tonnage.ledger.locks import pool_counters, volume_usage
 from tonnage.ledger.models import claim_verbs
 
-#: States of a volume that is being migrated or retyped.
-MOVING = ("maintenance", "retyping")
+#: States of a volume that is being migrated, retyped or extended by a migration.
+MOVING = ("maintenance", "retyping", "extending")
 
 #: The state of a volume during an operation, and while the outcome of that operation is unknown.
 _UNKNOWN = {
@@ -173,7 +173,7 @@ def _abandon(work: Settlement, claim: ClaimRow) -> None:
         return
     if claim.verb == claim_verbs.CREATE and volume.status == "creating":
         _place_again(work, claim, volume, reason)
-    elif claim.verb == claim_verbs.MIGRATE and volume.status in MOVING:
+    elif claim.verb == claim_verbs.MIGRATE and _is_moving(claim, volume):
         _stay(work, claim, volume, reason)
     else:
         return
@@ -233,7 +233,7 @@ def _extended(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, endin
 def _migrated(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, ending: EndedOperation) -> None:
     # If an operator has removed the source backend, this is the only copy of the volume.
     moving = volume is not None and (
-        volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
+        _is_moving(claim, volume) or (ending.ok and volume.status == "error" and volume.pool_id is None)
     )
     # After a clean failure, a copy at the target was not made by this operation and must not be purged without an
     # order.
@@ -257,6 +257,8 @@ def _migrated(work: Settlement, claim: ClaimRow, volume: VolumeRow | None, endin
         work.purge(claim, claim.source_pool_id)
     pool = work.session.get_one(models.Pool, claim.pool_id)
     volume.pool_id = pool.id
+    # The copy has the new size of a volume that moves to grow.
+    volume.size_gb = claim.target_size_gb
     volume.provisioning = claim.provisioning
     volume.availability_zone = work.session.get_one(models.Backend, pool.backend_id).availability_zone
     # The new type may have been deleted since the retype began; the retype ends all the same.
@@ -332,10 +334,21 @@ def _place_again(work: Settlement, claim: ClaimRow, volume: VolumeRow, message: 
 
 
 def _stay(work: Settlement, claim: ClaimRow, volume: VolumeRow, message: str) -> None:
-    """Leave a volume whose migration or retype failed in its pool."""
+    """Leave a volume whose migration, retype or extension by a migration failed in its pool, at its size."""
     event = "migrate" if claim.volume_type_id is None else "retype"
+    if _moves_to_grow(claim, volume):
+        event = "extend"
     _fail(work.session, volume, "available", event, message)
     volume.migration_status = "error"
+
+
+def _moves_to_grow(claim: ClaimRow, volume: VolumeRow) -> bool:
+    return claim.target_size_gb > volume.size_gb
+
+
+def _is_moving(claim: ClaimRow, volume: VolumeRow) -> bool:
+    """Return whether a volume is in the state of its migration by a claim."""
+    return (volume.status == "extending") == _moves_to_grow(claim, volume) and volume.status in MOVING
 
 
 _APPLY: dict[str, Callable[[Settlement, ClaimRow, VolumeRow | None, EndedOperation], None]] = {

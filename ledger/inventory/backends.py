@@ -340,11 +340,16 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     clones = sa.select(volume.id, volume.source_volume_id, original.size_gb).outerjoin(
         original, original.id == volume.source_volume_id
     )
+    sizes = sa.select(volume.id, volume.size_gb)
     cloned: dict[str, tuple[str | None, int | None]] = {}
     for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == claim_verbs.CREATE}):
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
+    moved_sizes: dict[str, int] = {}
+    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == claim_verbs.MIGRATE}):
+        # A volume that moves to grow has its old size until the move has ended.
+        moved_sizes.update((row[0], row[1]) for row in session.execute(sizes.where(volume.id.in_(ids))))
     for claim in moves.values():
-        volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
+        volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, moved_sizes.get(claim.volume_id)))
         # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
         size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")

@@ -72,11 +72,21 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
         .join(volume, volume.id == claim.volume_id)
         .where(claim.state == pool_counters.PENDING, volume.project_id == project_id)
     )
-    # The row of a managed volume has no size until its agent has reported it.
-    claimed_size = sa.case((claim.verb == claim_verbs.MANAGE, claim.target_size_gb), else_=claim.size_gb)
+    # The row of a managed volume has no size until its agent has reported it. A volume that moves to grow is claimed
+    # in full in its new pool.
+    claimed_size = sa.case(
+        (claim.verb == claim_verbs.MANAGE, claim.target_size_gb),
+        (claim.verb == claim_verbs.MIGRATE, claim.target_size_gb - volume.size_gb),
+        else_=claim.size_gb,
+    )
     growing = (
         pending.add_columns(type_id, _ONE, _ONE, _ZERO, sa.func.sum(claimed_size))
-        .where(claim.verb.in_((claim_verbs.EXTEND, claim_verbs.MANAGE)))
+        .where(
+            sa.or_(
+                claim.verb.in_((claim_verbs.EXTEND, claim_verbs.MANAGE)),
+                sa.and_(claim.verb == claim_verbs.MIGRATE, claim.target_size_gb > volume.size_gb),
+            )
+        )
         .group_by(volume.user_id, type_id)
     )
     retyping = (

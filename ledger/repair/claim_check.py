@@ -179,7 +179,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
     unexplained = sa.case(
         (sa.and_(volume.status == "available", volume.pool_id.is_(None)), "is in no pool"),
         (sa.and_(volume.status == "creating", in_pool, count("making") == 0), "nothing is making it"),
-        (sa.and_(volume.status == "extending", count("growing") == 0), "nothing is extending it"),
+        (sa.and_(volume.status == "extending", count("growing") == 0, ~moving), "nothing is extending it"),
         (sa.and_(volume.status == "deleting", count("leaving") == 0), "nothing is deleting it"),
         (sa.and_(volume.status.in_(_MOVING), ~moving), "nothing is moving it"),
         else_="",

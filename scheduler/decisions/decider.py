@@ -14,7 +14,7 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Request
 from tonnage.extension import attributed_to
 from tonnage.quotas.quota_check import Demand, QuotaBudget
-from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
+from tonnage.rpc.messages import CreateGroup, ExtendVolume, MigrationPolicy, RetypeVolume
 from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.decisions.resolution import resolve
 from tonnage.scheduler.requests.placement_requests import Work
@@ -30,8 +30,9 @@ class RequestDecision:
     """The decision on one request.
 
     ``specs`` are the volumes. ``result`` is a placement for each of them, or the refusal of the request. ``staying`` is
-    the decision whether a retyped volume stays in its pool, None for every other request. ``stale_refusals`` are the
-    refused requests that may find pools by newer figures.
+    the decision whether a retyped volume stays in its pool, or the refusal to let a volume grow there that moves
+    instead; None for every other request. ``stale_refusals`` are the refused requests that may find pools by newer
+    figures.
     """
 
     specs: Sequence[RequestSpec]
@@ -77,6 +78,8 @@ class Decider:
             decided = self._decide_group(item, specs)
         elif isinstance(item, RetypeVolume):
             decided = self._decide_retype(item, specs[0], lookup)
+        elif isinstance(item, ExtendVolume):
+            decided = self._decide_extend(specs[0], moves.resolve_growth(item, lookup))
         else:
             decided = self._decide_volume(specs[0])
         if self.budget is not None and self.counting and not isinstance(decided.result, Refusal):
@@ -141,6 +144,25 @@ class Decider:
         moved.staying = staying
         if isinstance(moved.result, Refusal):
             moved.stale_refusals = [*moved.stale_refusals, request]
+        return moved
+
+    def _decide_extend(self, spec: RequestSpec, move: RequestSpec | None) -> RequestDecision:
+        """Let a volume grow in its pool or, if only room is missing there, by a move that its type allows.
+
+        Both are decided on the same figures, and one of them is booked. A volume that finds no other pool gets the
+        refusal of the move.
+        """
+        if move is None:
+            return self._decide_volume(spec)
+        growing = self.choose(spec.request, final=False)
+        if isinstance(growing, Placement):
+            self._count(spec, growing)
+            return RequestDecision([spec], [growing])
+        if not self.rules.without_room.filters.candidates(self.pools, spec.request).any():
+            return self._decide_volume(spec)
+        moved = self._decide_volume(move)
+        moved.staying = growing
+        moved.stale_refusals = [*moved.stale_refusals, spec.request]
         return moved
 
     def _confined(self, spec: RequestSpec) -> RequestSpec:

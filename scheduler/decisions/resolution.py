@@ -5,7 +5,7 @@
 each message is resolved, and each of :data:`STEPS` that it asks for refines its specification.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -72,8 +72,9 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
     group_ids = {item.group_id for item in items if isinstance(item, CreateVolume)}
     group_ids |= {row.group_id for row in volumes.values() if row.pool_id is None}
     group_ids.discard(None)
-    moved = [item.message.volume_id for item in items if isinstance(item, Move)]
     extended = {item.volume_id for item in items if isinstance(item, ExtendVolume)}
+    moved = {item.message.volume_id for item in items if isinstance(item, Move)}
+    moved |= {id for id in extended if id in volumes and moves.may_move_to_grow(volumes[id])}
     return Lookup(
         volume_types.read_specs(session, names) if names else {},
         volumes,
@@ -100,7 +101,7 @@ def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
     return volumes
 
 
-def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+def _copies(session: orm.Session, volume_ids: Collection[str]) -> dict[str, frozenset[str]]:
     """Return the pools in which volumes have live claims, or which have a copy by the last listings.
 
     A copy that the ledger does not count may be the volume itself, if an older ledger was restored. A migration that is

@@ -29,7 +29,13 @@ class Explainer(DecisionObserver):
         if isinstance(decided.result, Refusal) and decided.result.excess is not None:
             # No pool was asked.
             return [_briefly(decided.result.request, decided.result)]
-        return _retyped(decided, *explanations) if isinstance(item, RetypeVolume) else explanations
+        if isinstance(item, RetypeVolume):
+            return _retyped(decided, *explanations)
+        if isinstance(decided.staying, Refusal):
+            [move] = explanations
+            text = f"Cannot grow where it is: {decided.staying.message}. To move it: {move.message}"
+            return [replace(move, message=text)]
+        return explanations
 
     def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
         """Explain the decision on one volume."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step of requests for volumes that move to another pool, or get another type in the pool that they are in."""
+"""The step of requests for volumes that move to another pool, or get another type or size in the pool they are in."""
 
 from dataclasses import replace
 
@@ -12,6 +12,7 @@ from tonnage.filters import storage_class
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
 from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.rpc.messages import ExtendVolume, MigrateVolume
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, request_of, with_type
 
@@ -63,6 +64,28 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
         copied_gb=volume.size_gb,
         volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
     )
+
+
+def may_move_to_grow(volume: models.Volume) -> bool:
+    """Return whether the type of a volume allows it to move to another pool when it grows."""
+    return volume.volume_type is not None and type_specs.extends_by_migration(volume.volume_type.extra_specs)
+
+
+def resolve_growth(message: ExtendVolume, lookup: Lookup) -> RequestSpec | None:
+    """Resolve a request to grow a volume as a move to another pool: its copy there has the new size.
+
+    Return None for a volume whose type does not allow that, and for one that cannot be moved. Raises
+    :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    if not may_move_to_grow(lookup.volume(message.volume_id)):
+        return None
+    move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
+    try:
+        spec = resolve_move(Move(move), lookup)
+    except errors.Conflict:
+        return None
+    size_gb = message.new_size_gb
+    return replace(spec, request=replace(spec.request, size_gb=size_gb), target_size_gb=size_gb)
 
 
 def in_place(spec: RequestSpec) -> Request:

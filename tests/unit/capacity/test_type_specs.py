@@ -6,6 +6,7 @@ import pytest
 from tonnage.capacity import errors, type_specs
 
 MIN, MAX, ZONES = "provisioning:min_vol_size", "provisioning:max_vol_size", "RESKEY:availability_zones"
+BY_MIGRATION = "provisioning:extend_by_migration"
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,10 @@ def test_valid_specs(specs: dict[str, str]) -> None:
         (
             {"provisioning:max_volume_size": "5"},
             "there is no extra spec provisioning:max_volume_size: the scope provisioning has provisioning:type, "
-            f"{MIN}, {MAX}",
+            f"{MIN}, {MAX}, {BY_MIGRATION}",
         ),
         ({"RESKEY:zones": "a"}, f"there is no extra spec RESKEY:zones: the scope RESKEY has {ZONES}"),
+        ({BY_MIGRATION: "yes"}, f"extra spec {BY_MIGRATION} is 'yes'; it takes '<is> True' or '<is> False'"),
         ({"provisioning:type": "fat"}, "extra spec provisioning:type is 'fat'; it takes 'thin' or 'thick'"),
     ],
 )
@@ -48,6 +50,14 @@ def test_wrong_specs_are_named(specs: dict[str, str], text: str) -> None:
     with pytest.raises(errors.InvalidInput) as refused:
         type_specs.check(specs)
     assert refused.value.message == text
+
+
+@pytest.mark.parametrize(
+    ("specs", "is_allowed"),
+    [({}, False), *(({BY_MIGRATION: value}, value.endswith("rue")) for value in ("<is> True", "true", "<is> False"))],
+)
+def test_a_type_says_whether_its_volumes_move_to_grow(specs: dict[str, str], is_allowed: bool) -> None:
+    assert type_specs.extends_by_migration(specs) is is_allowed
 
 
 def test_zones_are_a_list_without_blanks() -> None:

@@ -436,6 +436,34 @@ def test_a_migrating_retype_counts_for_both_types() -> None:
 
 
 @pytest.mark.parametrize("counter_lifetime", [0.0, 60.0])
+def test_a_volume_that_moves_to_grow_counts_with_its_new_size(counter_lifetime: float) -> None:
+    """It counts once, for the project and for its type, while it moves and afterwards."""
+    world = World({"p0": StoragePool(13, 1.0, thin=True, thick=False)}).started()
+    world.placer.quotas = replace(world.placer.quotas, counter_lifetime=counter_lifetime)
+    specs = {"provisioning:extend_by_migration": "<is> True"}
+    kind = world.database.run(lambda session: volume_types.create(session, "growing", specs=specs).id)
+    limit(world, PROJECT, {GIGABYTES: 20, Item(Resource.GIGABYTES, kind): 14})
+    message = replace(world.create_message(6), volume_type=kind)
+    world.place([message])
+    world.settle()
+    world.pools["p1"] = StoragePool(14, 1.0, thin=True, thick=False)
+    world.report()
+
+    def usage() -> tuple[Usage, Usage]:
+        with world.database.reading() as session:
+            sums = reservations.sums("demo", volume_usage.count(session, "demo"))
+        return sums[Scope("demo")], sums[Scope("demo", "", kind)]
+
+    assert Game.has_quota(world.extend(message.volume_id, 14))
+    assert world.rows("SELECT verb, size_gb FROM claims WHERE state = 'pending'") == [("migrate", 14)]
+    assert usage() == (Usage(1, 14), Usage(1, 14))
+    assert [Game.has_quota(answer) for answer in world.create(7, 6)] == [False, True]
+    world.settle()
+    assert usage() == (Usage(2, 20), Usage(1, 14))
+    assert not Game.has_quota(world.extend(message.volume_id, 15))
+
+
+@pytest.mark.parametrize("counter_lifetime", [0.0, 60.0])
 def test_a_migrating_volume_counts_once_and_an_unmanaged_one_not_at_all(counter_lifetime: float) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
     world.placer.quotas = replace(world.placer.quotas, counter_lifetime=counter_lifetime)

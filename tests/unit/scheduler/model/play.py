@@ -49,6 +49,7 @@ TYPES = {
     "thin": {"provisioning:type": "thin"},
     "thick": {"provisioning:type": "thick"},
     "fast": {"media": "ssd"},
+    "growing": {"provisioning:extend_by_migration": "<is> True"},
 }
 
 

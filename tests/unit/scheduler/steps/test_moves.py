@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a migration or another type of a volume would be decided: as it then is."""
+"""Migrations, retypes and extensions by a migration: what a simulation predicts is what the scheduler decides."""
 
 import pytest
 
-from tests.unit.scheduler.model.storage import Storage, StoragePool
+from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
+from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import volume_types
-from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume, SimulatedRequest, WhatIf
+from tonnage.ledger.inventory import backends
+from tonnage.rpc.messages import (
+    Answer,
+    BackendState,
+    Command,
+    ExtendVolume,
+    MigrateVolume,
+    MigrationPolicy,
+    RetypeVolume,
+    SetBackendState,
+    SimulatedRequest,
+    WhatIf,
+)
 from tonnage.scheduler.requests.placement_requests import Move, Work
 
 TYPES = {
@@ -16,6 +29,8 @@ TYPES = {
     "thick": {"provisioning:type": "thick"},
     "only thick": {"thick_provisioning_support": "<is> True", "thin_provisioning_support": "<is> False"},
     "missing": {"media": "tape"},
+    "may be thin": {"thin_provisioning_support": "<is> True"},
+    "growing": {"provisioning:extend_by_migration": "<is> True"},
 }
 
 
@@ -116,3 +131,121 @@ def test_each_move_sees_what_those_before_it_took(world: World, volume: str) -> 
     ]
     outlooks = world.schedulers[0].core.what_if(WhatIf(requests=moves))
     assert [outlook.volumes[0].pool for outlook in outlooks] == ["thick@b#p", "thick@b#p", None]
+
+
+@pytest.fixture
+def growing_volume(world: World) -> str:
+    """A thin volume of 15 GiB in the pool of 40 GiB; its type lets it move to grow."""
+    [answer] = world.place(world.schedulers[0], world.create_message(15, volume_type="growing"))
+    assert answer.pool == "both@b#p"
+    world.settle()
+    return str(answer.volume_id)
+
+
+def extend(volume_id: str, new_size_gb: int) -> ExtendVolume:
+    return ExtendVolume(request_id=f"to-{new_size_gb}", volume_id=volume_id, new_size_gb=new_size_gb)
+
+
+def fill(world: World, size_gb: int) -> None:
+    """Put a volume into the pool of 40 GiB."""
+    [answer] = world.place(world.schedulers[0], world.create_message(size_gb, volume_type="may be thin"))
+    assert answer.pool == "both@b#p"
+    world.settle()
+
+
+def volume_row(world: World, volume_id: str) -> tuple[object, ...]:
+    """Return the pool, size and status of a volume."""
+    [row] = world.rows(
+        f"SELECT p.name, v.size_gb, v.status FROM volumes v JOIN pools p ON p.id = v.pool_id WHERE v.id = '{volume_id}'"
+    )
+    return row
+
+
+def test_a_volume_grows_in_its_pool_while_it_has_room(world: World, growing_volume: str) -> None:
+    assert done(world, extend(growing_volume, 40)).pool == "both@b#p"
+    assert world.rows("SELECT verb, size_gb FROM claims WHERE state = 'pending'") == [("extend", 25)]
+    world.settle()
+    assert volume_row(world, growing_volume) == ("both@b#p", 40, "available")
+
+
+def test_a_volume_moves_to_grow_when_only_room_is_missing(world: World, growing_volume: str) -> None:
+    fill(world, 20)
+    message = extend(growing_volume, 25)
+    explanation = asked(world, SimulatedRequest(extend=message))
+    assert explanation.pool == "thick@b#p"
+    assert explanation.message.startswith("Cannot grow where it is: No pool for 10 GiB")
+    assert ". To move it: 25 GiB" in explanation.message
+    assert done(world, message).pool == "thick@b#p"
+    assert volume_row(world, growing_volume) == ("both@b#p", 15, "extending")
+    pending = "SELECT verb, size_gb, target_size_gb FROM claims WHERE state = 'pending'"
+    assert world.rows(pending) == [("migrate", 25, 25)]
+    world.settle()
+    assert volume_row(world, growing_volume) == ("thick@b#p", 25, "available")
+    assert growing_volume not in world.pools["both@b#p"].copies
+    assert world.pools["thick@b#p"].copies[growing_volume].size_gb == 25
+
+
+def test_a_volume_of_another_type_does_not_move_to_grow(world: World, volume: str) -> None:
+    fill(world, 30)
+    assert done(world, extend(volume, 25)).refusal is not None
+
+
+def test_a_volume_that_finds_no_other_pool_is_refused_with_both_reasons(world: World, growing_volume: str) -> None:
+    fill(world, 20)
+    message = extend(growing_volume, 35)
+    explanation = asked(world, SimulatedRequest(extend=message))
+    answer = done(world, message)
+    assert answer.refusal is not None
+    assert (explanation.pool, explanation.refusal) == (None, answer.refusal)
+    assert explanation.message.startswith("Cannot grow where it is: No pool for 20 GiB")
+    assert ". To move it: No pool for 35 GiB" in explanation.message
+    assert volume_row(world, growing_volume) == ("both@b#p", 15, "available")
+
+
+def test_a_volume_does_not_move_to_grow_off_a_backend_that_takes_no_volumes(world: World, growing_volume: str) -> None:
+    """It could not grow there with any room."""
+    scheduler = world.schedulers[0]
+    message = SetBackendState(backend="both@b", state=BackendState.DISABLED)
+    future = scheduler.thread.submit(scheduler.core.operations.set_backend_state, message)
+    scheduler.thread.turn()
+    future.result()
+    answer = done(world, extend(growing_volume, 25))
+    assert answer.refusal is not None
+    assert answer.refusal.message.startswith("No pool for 10 GiB")
+
+
+def test_a_volume_whose_copy_fails_stays_where_it_is_at_its_size(world: World, growing_volume: str) -> None:
+    fill(world, 20)
+    assert done(world, extend(growing_volume, 25)).pool == "thick@b#p"
+    agent = world.agents["thick@b"]
+    assert agent is not None
+    [letter] = [letter for letter in world.bus if isinstance(letter.content, Command)]
+    world.bus.remove(letter)
+    agent.take(letter.content)
+    agent.work(Fate(fails=True, clean=True))
+    world.settle()
+    assert volume_row(world, growing_volume) == ("both@b#p", 15, "available")
+    assert world.rows("SELECT event FROM messages") == [("volume_extend_failed",)]
+    assert growing_volume not in world.pools["thick@b#p"].copies
+    # It may grow once there is room.
+    assert done(world, extend(growing_volume, 16)).pool == "both@b#p"
+
+
+def test_a_source_of_a_copy_does_not_move_to_grow(world: World, growing_volume: str) -> None:
+    clone = world.create_message(15, source_volume_id=growing_volume)
+    assert done(world, clone).pool == "both@b#p"
+    [answer] = world.place(world.schedulers[0], extend(growing_volume, 28))
+    assert isinstance(answer, errors.Conflict)
+    world.settle()
+    assert done(world, extend(growing_volume, 29)).pool == "thick@b#p"
+
+
+def test_the_command_of_a_growing_move_is_sent_again_with_the_size_of_its_source(
+    world: World, growing_volume: str
+) -> None:
+    fill(world, 20)
+    done(world, extend(growing_volume, 25))
+    with world.schedulers[0].core.database.reading() as session:
+        [claim] = backends.load_pending(session)
+    assert claim.source is not None
+    assert (claim.target_size_gb, claim.source.size_gb, claim.source.pool_name) == (25, 15, "both@b#p")
