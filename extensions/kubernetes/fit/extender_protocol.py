@@ -6,7 +6,6 @@ configured so; the response has the same kind. A response without keys would ref
 keys are always present.
 """
 
-import collections
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,7 +18,7 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import extender_instruments, preemption
+from tonnage.extensions.kubernetes.fit import extender_instruments, preemption, refusal_reasons
 from tonnage.extensions.kubernetes.fit.node_decision import Decision
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.extensions.kubernetes.fit.preemption import PreemptionArguments, PreemptionResult
@@ -45,7 +44,7 @@ class Arguments(Struct, rename="pascal"):
 
 
 class FilterResult(Struct, rename="pascal"):
-    """The nodes that fit, and the reasons for the others, or an error.
+    """The nodes that fit, or the reasons for all nodes if none does, or an error.
 
     kube-scheduler evicts no pods on ``failed_and_unresolvable_nodes``: all nodes that do not take the volumes, because
     no eviction frees room for them. These nodes are in ``failed_nodes`` too, for schedulers older than 1.21; later ones
@@ -204,25 +203,14 @@ class Extender:
     def _answer(
         self, pod: Pod, sent_nodes: "_SentNodes", decision: Decision, node_claim: NodeClaim | None
     ) -> FilterResult:
-        reasons, rows = RefusalReasons(decision), decision.fitting_nodes()
-        refused = {
-            sent_nodes.names[row]: reasons.reason(row)
-            for row, fits in enumerate(decision.packing.fits.tolist())
-            if not fits
-        }
-        for code, number in collections.Counter(reason.code for reason in refused.values()).items():
+        rows = decision.fitting_nodes()
+        for code, number in refusal_reasons.counts(decision).items():
             extender_instruments.REFUSALS.labels(code.value).inc(number)
         extender_instruments.PODS.labels("fits" if rows else "refused").inc()
-        failed = {name: reason.message for name, reason in refused.items()}
-        unresolvable = dict(failed)
+        # kube-scheduler shows the reasons only if no node fits. Thousands of them take most of the time.
+        failed = {} if rows else self._reasons(sent_nodes, decision)
         if node_claim is not None and node_claim.placements:
-            chosen = sent_nodes.names.index(node_claim.node)
-            failed |= {
-                sent_nodes.names[row]: f"the capacity for the pod is claimed on {node_claim.node}"
-                for row in rows
-                if row != chosen
-            }
-            rows = [chosen]
+            rows = [sent_nodes.names.index(node_claim.node)]
         sources = [checked_volume.volume.source for checked_volume in decision.checked]
         notes = [
             f"where {source.text} is was not checked: {source.unchecked}"
@@ -235,7 +223,12 @@ class Extender:
         LOG.info(
             "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
         )
-        return sent_nodes.answer(rows, failed, unresolvable)
+        return sent_nodes.answer(rows, failed, failed)
+
+    @staticmethod
+    def _reasons(sent_nodes: "_SentNodes", decision: Decision) -> dict[str, str]:
+        reasons = RefusalReasons(decision)
+        return {name: reasons.reason(row).message for row, name in enumerate(sent_nodes.names)}
 
 
 class _SentNodes:

@@ -2,7 +2,7 @@
 """Queries for the nodes that take volumes together, and claims on the capacity of one of them."""
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
+from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolColumns
 from tonnage.extensions.kubernetes.cluster.nodes import Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
@@ -30,6 +31,26 @@ class NodeClaim:
     node: str
     placements: tuple[Placement, ...]
     expires_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """The data that a decision was made from: the pools and the claims of each driver, and the time."""
+
+    columns: Mapping[str, PoolColumns]
+    claimed: Mapping[str, Sequence[ActiveClaim]]
+    now: datetime.datetime
+
+    def supports(self, later: "_Basis") -> bool:
+        """Return whether a decision on the ``later`` data is the same: nothing was written, and nothing expired."""
+        if self.columns.keys() != later.columns.keys() or self.claimed != later.claimed:
+            return False
+        began, ended = pool_columns.to_microseconds(self.now), pool_columns.to_microseconds(later.now)
+        return all(
+            columns is later.columns[name]
+            and not bool(((columns.expires_at > began) & (columns.expires_at <= ended)).any())
+            for name, columns in self.columns.items()
+        )
 
 
 class NodeQueries:
@@ -62,8 +83,12 @@ class NodeQueries:
 
     def decide(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
         """Return which nodes take these volumes now. The holder's own claims for the volumes do not count."""
+        return self._decide_unlocked(volumes, nodes, holder)[0]
+
+    def _decide_unlocked(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None) -> tuple[Decision, _Basis]:
         with self._database.reading(snapshot=True) as session:
-            return self._decide_in(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
+            basis = self._read(session, {volume.driver for volume in volumes}, volumes, holder)
+        return self._decide_on(basis, volumes, nodes), basis
 
     def claim(
         self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
@@ -74,10 +99,10 @@ class NodeQueries:
         the pod that the claims are for. Its claims are released when they are no longer needed
         (:mod:`tonnage.extensions.kubernetes.fit.claim_release`), and those for volumes outside this query are kept.
         """
-        decision = self.decide(volumes, nodes, holder)
+        decision, basis = self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        return self._database.run(self._claim, volumes, nodes, holder, lease, pod)
+        return self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod)
 
     def release(self, holder: str) -> None:
         """Release the claims of a holder."""
@@ -86,6 +111,8 @@ class NodeQueries:
     def _claim(
         self,
         session: orm.Session,
+        decision: Decision,
+        basis: _Basis,
         volumes: Sequence[Volume],
         nodes: Nodes,
         holder: str,
@@ -95,7 +122,10 @@ class NodeQueries:
         # All transactions lock drivers in the order of their names, so there are no deadlocks.
         names = sorted({volume.driver for volume in volumes})
         locked = [name for name in names if driver_rows.lock(session, name) is not None]
-        decision, now = self._decide_in(session, locked, volumes, nodes, holder)
+        locked_basis = self._read(session, locked, volumes, holder)
+        now = locked_basis.now
+        if not basis.supports(locked_basis):
+            decision = self._decide_on(locked_basis, volumes, nodes)
         if not decision.packing.fits.any():
             return decision, None
         scores = self.shape.scores(decision)
@@ -110,19 +140,16 @@ class NodeQueries:
         )
         return decision, node_claim
 
-    def _decide_in(
-        self,
-        session: orm.Session,
-        drivers: Collection[str],
-        volumes: Sequence[Volume],
-        nodes: Nodes,
-        holder: str | None,
-    ) -> tuple[Decision, datetime.datetime]:
+    def _read(
+        self, session: orm.Session, drivers: Collection[str], volumes: Sequence[Volume], holder: str | None
+    ) -> _Basis:
         now = capacity_claims.now(session)
         columns_by_driver = self._cache.read(session, drivers)
         claimed = capacity_claims.active_claims(
             session, columns_by_driver.values(), now, holder, {volume.name for volume in volumes}
         )
-        return node_decision.decide(
-            columns_by_driver, claimed, pool_columns.to_microseconds(now), volumes, nodes, self._accessibility
-        ), now
+        return _Basis(columns_by_driver, claimed, now)
+
+    def _decide_on(self, basis: _Basis, volumes: Sequence[Volume], nodes: Nodes) -> Decision:
+        now = pool_columns.to_microseconds(basis.now)
+        return node_decision.decide(basis.columns, basis.claimed, now, volumes, nodes, self._accessibility)

@@ -5,13 +5,13 @@ import datetime
 import enum
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.extensions.kubernetes.capacity.node_packing import Ints
+from tonnage.extensions.kubernetes.capacity.node_packing import Bools, Ints
 from tonnage.extensions.kubernetes.cluster.quantities import render
 from tonnage.extensions.kubernetes.fit.node_decision import CheckedVolume, Decision
 
@@ -226,6 +226,45 @@ class RefusalReasons:
         if 0 <= max_volume_size < capacity:
             text += f", largest volume {render(max_volume_size)}"
         return text
+
+
+def counts(decision: Decision) -> dict[RefusalCode, int]:
+    """Return the number of refused nodes by the code of :meth:`RefusalReasons.reason`, without its texts."""
+    refused = ~decision.packing.fits
+    if decision.without_storage:
+        return _nonzero({RefusalCode.NO_STORAGE: refused})
+    alone = decision.packing.fits_alone
+    masks = {RefusalCode.NOT_TOGETHER: refused & alone.all(axis=1)}
+    first = alone.argmin(axis=1) if alone.shape[1] else np.zeros(len(refused), dtype=np.int64)
+    for volume, (checked_volume, packing_volume) in enumerate(
+        zip(decision.checked, decision.packing_volumes, strict=True)
+    ):
+        here = refused & ~alone[:, volume] & (first == volume)
+        source = checked_volume.volume.source
+        if source is not None and source.accessibility is not None:
+            elsewhere = here.copy()
+            elsewhere[decision.nodes.rows_matching(source.accessibility)] = False
+            _add(masks, RefusalCode.SOURCE_ELSEWHERE, elsewhere)
+            here &= ~elsewhere
+        pools = packing_volume.candidates
+        is_pool = pools >= 0
+        takes = (is_pool & (decision.packing_pools.max_volume_size[pools] >= 0)).any(axis=1)
+        rows = np.where(is_pool, pools - checked_volume.offset, 0)
+        live = (is_pool & (checked_volume.columns.expires_at[rows] > decision.now)).any(axis=1)
+        _add(masks, RefusalCode.TOO_LARGE, here & takes)
+        _add(masks, RefusalCode.UNREACHABLE, here & ~is_pool.any(axis=1))
+        _add(masks, RefusalCode.EXPIRED, here & is_pool.any(axis=1) & ~takes & ~live)
+        _add(masks, RefusalCode.UNKNOWN, here & ~takes & live)
+    return _nonzero(masks)
+
+
+def _add(masks: dict[RefusalCode, Bools], code: RefusalCode, mask: Bools) -> None:
+    masks[code] = masks[code] | mask if code in masks else mask
+
+
+def _nonzero(masks: Mapping[RefusalCode, Bools]) -> dict[RefusalCode, int]:
+    numbers = {code: int(mask.sum()) for code, mask in masks.items()}
+    return {code: number for code, number in numbers.items() if number}
 
 
 def _python_ints(column: Ints) -> "memoryview[int]":

@@ -177,20 +177,26 @@ def send(tester: testing.TestClient, *volumes: dict[str, Any], verb: str = "filt
 def test_all_claims_of_a_pod_are_packed_together(ledger: database.Database, cluster: ClusterReader) -> None:
     tester = client(ledger, cluster)
     answer = send(tester, claim("six"), claim("also-six"))
-    assert answer == {
-        "Nodes": None,
-        "NodeNames": ["n2"],
-        "FailedNodes": {
-            "n1": (together := "volumes 'six' 6Gi + 'also-six' 6Gi, together 12Gi, do not fit: pool one has 10Gi left"),
-            "n3": (unreachable := f"no pool of {DRIVER} for storage class 'fast' is reached from this node"),
-        },
-        # Evicting pods frees no room for claims. Schedulers before 1.21 read FailedNodes only.
-        "FailedAndUnresolvableNodes": {"n1": together, "n3": unreachable},
-        "Error": "",
-    }
+    # kube-scheduler shows reasons only if no node fits.
+    empty: dict[str, str] = {}
+    expected = {"Nodes": None, "FailedNodes": empty, "FailedAndUnresolvableNodes": empty, "Error": ""}
+    assert answer == {**expected, "NodeNames": ["n2"]}
     assert send(tester, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
     # A claim that a pod has twice is one volume.
     assert send(tester, claim("six"), {**claim("six"), "name": "again"})["NodeNames"] == ["n1", "n2"]
+
+
+def test_all_nodes_have_reasons_if_none_fits(ledger: database.Database, cluster: ClusterReader) -> None:
+    answer = send(client(ledger, cluster), claim("six"), claim("also-six"), claim("four"))
+    sizes = "volumes 'six' 6Gi + 'also-six' 6Gi + 'four' 4Gi, together 16Gi, do not fit"
+    reasons = {
+        "n1": f"{sizes}: pool one has 10Gi left",
+        "n2": f"{sizes}: pool two has 12Gi left",
+        "n3": f"no pool of {DRIVER} for storage class 'fast' is reached from this node",
+    }
+    # Evicting pods frees no room for claims. Schedulers before 1.21 read FailedNodes only.
+    refused = {"FailedNodes": reasons, "FailedAndUnresolvableNodes": reasons}
+    assert answer == {"Nodes": None, "NodeNames": [], **refused, "Error": ""}
 
 
 def test_requests_are_counted_by_result_and_refused_nodes_by_code(
@@ -231,7 +237,6 @@ def test_whole_nodes_are_returned_unchanged(ledger: database.Database, cluster: 
     answer = client(ledger, cluster).simulate_post("/k8s/filter", json=body).json
     assert answer["Nodes"] == {"items": [WHOLE[1]]}
     assert answer["NodeNames"] is None
-    assert sorted(answer["FailedNodes"]) == ["n1", "n3"]
     scores = client(ledger, cluster).simulate_post("/k8s/prioritize", json=body).json
     assert scores == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 0}, {"Host": "n3", "Score": 0}]
 
@@ -279,9 +284,11 @@ def test_copies_go_where_their_sources_are(
     answer = send(client(ledger, cluster), *map(claim, volumes))
     assert (answer["NodeNames"], answer["Error"]) == (fitting, "")
     if fitting == ["n2"]:
-        refused = answer["FailedAndUnresolvableNodes"]["n1"]
-        assert refused.startswith(f"volume '{volumes[0]}' is a copy of ")
-        assert refused.endswith("claim origin, which is not reached from this node")
+        # On n2 there is no room for the other volume.
+        refused = send(client(ledger, cluster), *map(claim, volumes), generic("large", "12Gi"))
+        words = refused["FailedAndUnresolvableNodes"]["n1"]
+        assert words.startswith(f"volume '{volumes[0]}' is a copy of ")
+        assert words.endswith("claim origin, which is not reached from this node")
 
 
 @pytest.mark.parametrize(
@@ -407,7 +414,7 @@ def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database
     tester = client(ledger, cluster, lease=60)
     first = send(tester, claim("six"), uid="a")
     assert first["NodeNames"] == ["n2"]
-    assert first["FailedNodes"]["n1"] == "the capacity for the pod is claimed on n2"
+    assert first["FailedNodes"] == {}
     assert send(tester, claim("six"), uid="b")["NodeNames"] == ["n1"]
     assert send(tester, claim("six"), uid="c")["NodeNames"] == ["n2"]
     assert send(tester, claim("six"), uid="a")["NodeNames"] == ["n2"]

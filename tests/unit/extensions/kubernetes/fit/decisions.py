@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers, pools, volumes and nodes of three zones, and decisions about them."""
 
+import collections
 import datetime
 from typing import Any
 
@@ -12,9 +13,9 @@ from tonnage.extensions.kubernetes.capacity.node_accessibility import Accessibil
 from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import node_decision
+from tonnage.extensions.kubernetes.fit import node_decision, refusal_reasons
 from tonnage.extensions.kubernetes.fit.node_decision import Decision
-from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReason, RefusalReasons
+from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalCode, RefusalReason, RefusalReasons
 
 GI = 2**30
 
@@ -39,13 +40,22 @@ def volume(gi: float | None, storage_class: str | None = "fast", *, name: str = 
 
 def decide(drivers: list[Driver], *volumes: Volume, claims: dict[str, list[ActiveClaim]] | None = None) -> Decision:
     known = {each.name: pool_columns.from_driver(each) for each in drivers}
-    return node_decision.decide(
+    decision = node_decision.decide(
         known, claims or {}, pool_columns.to_microseconds(NOW), volumes, NODES, AccessibilityCache()
     )
+    # Each decision of the tests is one more example.
+    assert refusal_reasons.counts(decision) == count_reasons(decision)
+    return decision
 
 
 def reason(decision: Decision, node: int) -> RefusalReason:
     return RefusalReasons(decision).reason(node)
+
+
+def count_reasons(decision: Decision) -> dict[RefusalCode, int]:
+    """Return the number of refused nodes by code, from the reasons of all of them."""
+    refused = [row for row, fits in enumerate(decision.packing.fits.tolist()) if not fits]
+    return dict(collections.Counter(reason(decision, row).code for row in refused))
 
 
 def fitting(decision: Decision) -> list[str]:
