@@ -61,8 +61,10 @@ class TestFilesystemDriver(_FilesystemContract):
         shutil.rmtree(volumes, ignore_errors=True)
 
 
-#: ``ext4`` differs from ``xfs`` in no test so far, so only the heavy tests have it.
-@pytest.fixture(scope="module", params=[pytest.param("ext4", marks=pytest.mark.heavy), "xfs", "btrfs"])
+#: The others differ from ``xfs`` in no test so far, so only the heavy tests have them.
+@pytest.fixture(
+    scope="module", params=["xfs", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("ext4", "btrfs"))]
+)
 def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with mounts.mounted(request.param, tmp_path_factory.mktemp("mounts"), 6144) as point:
         yield point
