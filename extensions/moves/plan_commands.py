@@ -2,6 +2,7 @@
 """``tonnage plan``: plans of moves, which move nothing."""
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,16 @@ COLUMNS: Sequence[Column] = (
 )
 
 
+def duration(seconds: float | None) -> str:
+    """Return a time in words, or an empty text for None."""
+    if seconds is None:
+        return ""
+    minutes = round(seconds / 60)
+    if not minutes:
+        return f"{math.ceil(seconds)} s"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
 class Plan(base_commands.Lister):
     """Plan moves of volumes for a goal.
 
@@ -74,7 +85,8 @@ class Plan(base_commands.Lister):
         self.status = 0 if plan["is_reached"] else FOUND
         count = len(plan["moves"])
         moves = f"{count} move{'' if count == 1 else 's'} of {plan['moved_gb']} GiB"
-        self.empty = self._footer = f"To {plan['goal']}: {moves}; {plan['outcome']}."
+        time = f" in about {duration(seconds)}" if (seconds := plan.get("seconds")) is not None else ""
+        self.empty = self._footer = f"To {plan['goal']}: {moves}{time}; {plan['outcome']}."
         return COLUMNS, [*plan["moves"], *plan["staying"]]
 
     def footer(self) -> str:

@@ -37,14 +37,6 @@ _LIMITS = {
 }
 
 
-def _duration(row: Mapping[str, Any]) -> str:
-    seconds = row["seconds_left"]
-    if seconds is None:
-        return ""
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
 _PLAN_COLUMNS: Sequence[Column] = (
     Column("id", lambda row: row["id"], "id"),
     Column("goal", lambda row: row["goal"], "goal", width=40),
@@ -55,7 +47,12 @@ _PLAN_COLUMNS: Sequence[Column] = (
     capacity("size", lambda row: row["size_gb"], "of"),
     Column("moving", lambda row: row["moving"], "moving"),
     Column("failed", lambda row: row["failed"], "failed"),
-    Column("seconds_left", lambda row: row["seconds_left"], "time left", _duration),
+    Column(
+        "seconds_left",
+        lambda row: row["seconds_left"],
+        "time left",
+        lambda row: plan_commands.duration(row["seconds_left"]),
+    ),
     Column("message", lambda row: row["message"], "message", width=60),
     Column("user", lambda row: row["user_id"]),
     Column("created_at", lambda row: row["created_at"]),
@@ -83,6 +80,7 @@ _APPLIED_COLUMNS: Sequence[Column] = (
     Column("outcome", lambda row: row["outcome"], "outcome"),
     Column("moves", lambda row: len(row["moves"]), "moves"),
     capacity("moved", lambda row: row["moved_gb"], "size"),
+    Column("seconds", lambda row: row.get("seconds"), "time", lambda row: plan_commands.duration(row.get("seconds"))),
     Column("state", lambda row: row.get("state"), "state"),
     Column("message", lambda row: row.get("message"), "message"),
 )

@@ -73,7 +73,9 @@ class Plans(_Resource):
         query = PlanQuery(goal=body.goal, arguments=body.arguments)
         if body.apply is not True:
             plan = self._context.scheduler.call(PLAN_MOVES, query)
-            resp.media = plan_bodies.PlanResponse(plan_bodies.plan_body(plan))
+            resp.media = plan_bodies.PlanResponse(
+                plan_bodies.plan_body(plan, has_time=req.at_least(microversions.APPLIED_PLANS))
+            )
             return
         identity = req.context.identity
         self._context.policy.require(identity, APPLY_PLANS)

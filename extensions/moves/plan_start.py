@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of plans that are carried out."""
+"""The plans that users see before they are carried out, and the start of those that are."""
 
 import logging
+from dataclasses import replace
 
 from sqlalchemy import orm
 
 from tonnage.extensions.moves.execution import plan_events
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.planner import Planner
-from tonnage.extensions.moves.planning.plan import MovePlan
-from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
+from tonnage.extensions.moves.records import plan_progress, plan_records
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.records.plan_records import NewPlan
 from tonnage.ledger.db.database import Database
@@ -23,6 +24,13 @@ class PlanStarter:
 
     def __init__(self, database: Database, planner: Planner, limits: Limits, events: ExtensionEvents) -> None:
         self._database, self._planner, self._limits, self._events = database, planner, limits, events
+
+    def preview(self, query: PlanQuery) -> MovePlan:
+        """Return a plan with an estimate of its time within the limits of the options.
+
+        Raises the errors of :meth:`~tonnage.extensions.moves.planner.Planner.plan`.
+        """
+        return self._timed(self._planner.plan(query), self._limits)
 
     def apply(self, message: ApplyPlan) -> MovePlan:
         """Return a plan, which is carried out from now on unless it has no moves.
@@ -39,7 +47,7 @@ class PlanStarter:
             project_id=message.project_id,
             user_id=message.user_id,
         )
-        plan = self._planner.plan(message.query)
+        plan = self._timed(self._planner.plan(message.query), new_plan.limits)
         if not plan.moves:
             return plan
         is_new: bool = self._database.run_past_duplicates(self._insert, new_plan, plan)
@@ -47,6 +55,10 @@ class PlanStarter:
             self._events.commit()
             LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
         return plan
+
+    def _timed(self, plan: MovePlan, limits: Limits) -> MovePlan:
+        with self._database.reading() as session:
+            return replace(plan, seconds=plan_progress.estimate(session, plan.moves, limits))
 
     def _insert(self, session: orm.Session, new_plan: NewPlan, plan: MovePlan) -> bool:
         if not plan_records.insert(session, new_plan, plan):

@@ -29,7 +29,7 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     executor = PlanExecutor(context.database, planner, context.move, timeout, clocks, events)
     starter = PlanStarter(context.database, planner, limits, events)
     return SchedulerParts(
-        rpc_handlers=[RpcHandler(PLAN_MOVES, planner.plan), RpcHandler(APPLY_MOVES, starter.apply)],
+        rpc_handlers=[RpcHandler(PLAN_MOVES, starter.preview), RpcHandler(APPLY_MOVES, starter.apply)],
         background=[PlanThread(executor, context.membership)],
     )
 

@@ -58,13 +58,17 @@ class StayingVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
-    """A plan for a goal. ``goal`` names it in words; ``outcome`` tells in words whether the moves reach it."""
+    """A plan for a goal. ``goal`` names it in words; ``outcome`` tells in words whether the moves reach it.
+
+    ``seconds`` is an estimate of the time that the moves take, None without one.
+    """
 
     goal: str
     is_reached: bool
     outcome: str
     moves: tuple[PlannedMove, ...]
     staying: tuple[StayingVolume, ...]
+    seconds: float | None = None
 
     @property
     def moved_gb(self) -> int:

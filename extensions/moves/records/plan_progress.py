@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of plans that are carried out, and the time that the rest takes."""
+"""The progress of plans that are carried out, and the time that moves take."""
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.extensions.moves.planning.plan import PlannedMove
 from tonnage.extensions.moves.records import plan_records, tables
-from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.extensions.moves.records.plan_limits import Limits, Load
 from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
@@ -59,8 +60,33 @@ def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Prog
     return {plan.id: Progress(amounts=amounts[plan.id], seconds_left=times.get(plan.id)) for plan in plans}
 
 
+def estimate(session: orm.Session, moves: Iterable[PlannedMove], limits: Limits) -> float | None:
+    """Return the seconds that moves take within limits, by earlier moves between the same backends.
+
+    Return None without moves, or if nothing was moved before between the backends of one of them.
+    """
+    rates = _Rates(session)
+    timed = []
+    for move in moves:
+        load = Load(move.source, move.target, move.size_gb)
+        seconds = rates.seconds(load, same_backends=True)
+        if seconds is None:
+            return None
+        timed.append(_TimedMove(move.number, load, move.after, seconds))
+    return _time_of(timed, limits) if timed else None
+
+
+class _TimedMove(NamedTuple):
+    """A move that takes so many seconds. It begins when those with the numbers in ``after`` have ended."""
+
+    number: int
+    load: Load
+    after: Sequence[int]
+    seconds: float
+
+
 class _Rates:
-    """The seconds that a GiB took in earlier moves, between two backends, or between any if these have none."""
+    """The seconds that a GiB took in earlier moves, between two backends and between any."""
 
     def __init__(self, session: orm.Session) -> None:
         row = MoveStepRow
@@ -76,10 +102,16 @@ class _Rates:
                 before = self._sums.get(key, (0.0, 0))
                 self._sums[key] = before[0] + seconds, before[1] + size
 
-    def seconds(self, source: str, target: str, size_gb: int) -> float | None:
-        """Return the seconds that a move takes; None without an earlier one."""
-        seconds, copied_gb = self._sums.get((backend_of(source), backend_of(target))) or self._sums.get(None, (0.0, 0))
-        return seconds * size_gb / copied_gb if copied_gb else None
+    def seconds(self, load: Load, *, same_backends: bool = False) -> float | None:
+        """Return the seconds that a move takes; None without an earlier one.
+
+        Without one between the same backends those between others count, unless ``same_backends`` is true.
+        """
+        sums = self._sums.get((backend_of(load.source), backend_of(load.target)))
+        if sums is None and not same_backends:
+            sums = self._sums.get(None)
+        seconds, copied_gb = sums or (0.0, 0)
+        return seconds * load.size_gb / copied_gb if copied_gb else None
 
 
 def _seconds_left(session: orm.Session, plans: Mapping[str, Limits]) -> dict[str, float | None]:
@@ -90,21 +122,38 @@ def _seconds_left(session: orm.Session, plans: Mapping[str, Limits]) -> dict[str
     steps: dict[str, list[MoveStepRow]] = {plan_id: [] for plan_id in plans}
     for chunk in dialects.in_chunks(plans):
         remaining = sa.select(row).where(row.plan_id.in_(chunk), row.state.in_((tables.WAITING, tables.MOVING)))
-        for step in session.scalars(remaining):
+        for step in session.scalars(remaining.order_by(row.plan_id, row.number)):
             steps[step.plan_id].append(step)
-    return {plan_id: _time_of(steps[plan_id], rates, limits, now) for plan_id, limits in plans.items()}
+    return {plan_id: _time_left(steps[plan_id], rates, limits, now) for plan_id, limits in plans.items()}
 
 
-def _time_of(steps: Iterable[MoveStepRow], rates: _Rates, limits: Limits, now: datetime.datetime) -> float | None:
-    """Return the time of the busiest backend, or of all moves if their number is the narrower limit."""
-    total, per_backend = 0.0, defaultdict[str, float](float)
+def _time_left(steps: Iterable[MoveStepRow], rates: _Rates, limits: Limits, now: datetime.datetime) -> float | None:
+    """Return the time of steps that wait or are moving, in the order of their numbers; None without an earlier move."""
+    timed = []
     for step in steps:
-        seconds = rates.seconds(step.source, step.target, step.size_gb)
+        load = Load(step.source, step.target, step.size_gb)
+        seconds = rates.seconds(load)
         if seconds is None:
             return None
         if step.state == tables.MOVING:
             seconds = max(0.0, seconds - (models.age(now, step.started_at) or 0.0))
+        timed.append(_TimedMove(step.number, load, step.after, seconds))
+    return _time_of(timed, limits)
+
+
+def _time_of(moves: Iterable[_TimedMove], limits: Limits) -> float:
+    """Return the longest of these times: of the busiest backend, of all moves, and of moves that wait for each other.
+
+    Each of the first two goes through the number of moves at a time. Hours of the day do not count.
+    """
+    total, per_backend, ends = 0.0, defaultdict[str, float](float), dict[int, float]()
+    for number, load, after, seconds in moves:
         total += seconds
-        for backend in {backend_of(step.source), backend_of(step.target)}:
+        for backend in {backend_of(load.source), backend_of(load.target)}:
             per_backend[backend] += seconds
-    return max(total / limits.moves, max(per_backend.values(), default=0.0) / limits.moves_per_backend)
+        ends[number] = seconds + max((ends.get(earlier, 0.0) for earlier in after), default=0.0)
+    return max(
+        total / limits.moves,
+        max(per_backend.values(), default=0.0) / limits.moves_per_backend,
+        max(ends.values(), default=0.0),
+    )

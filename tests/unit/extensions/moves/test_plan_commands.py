@@ -2,6 +2,7 @@
 """``tonnage plan`` and its goals."""
 
 import json
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.unit.cli import command_runs
 from tests.unit.cli.conftest import RestApi
 from tonnage.capacity import errors
 from tonnage.cli import tonnage
+from tonnage.extensions.moves import plan_commands
 
 CONF: Any = SimpleNamespace(enabled_extensions=["moves"])
 
@@ -75,3 +77,24 @@ def test_wrong_arguments_are_usage_errors(rest_api: RestApi, capsys: pytest.Capt
         run("plan empty p --below 10", rest_api)
     with pytest.raises(errors.NotFound, match="backend nowhere could not be found"):
         run("plan empty nowhere", rest_api)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (0.4, "1 s"), (29, "29 s"), (90.5, "2 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")],
+)
+def test_times_are_words(seconds: float | None, text: str) -> None:
+    assert plan_commands.duration(seconds) == text
+
+
+def test_a_plan_has_the_time_that_earlier_moves_took(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    volume = rest_api.client.wait_until_settled(rest_api.client.create(3)["id"])
+    run(f"plan apply empty {BACKEND}#thin --wait", rest_api)
+    capsys.readouterr()
+    other = rest_api.client.wait_until_settled(rest_api.client.create(3)["id"])
+    run(f"plan empty {BACKEND}#thin", rest_api)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.search(r": 1 move of 3 GiB in about [0-9]+ s; .* becomes empty\.$", last), last
+    for created in (volume, other):
+        rest_api.client.simulate_delete(f"/v3/volumes/{created['id']}")
+        rest_api.client.wait_until_settled(created["id"])

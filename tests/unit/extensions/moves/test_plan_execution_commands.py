@@ -11,7 +11,6 @@ from tests.unit.cli.conftest import RestApi
 from tests.unit.extensions.moves.test_plan_commands import run
 from tests.unit.extensions.moves.test_plan_resources import CLOSED
 from tonnage.capacity import errors
-from tonnage.extensions.moves.plan_execution_commands import _duration
 from tonnage.extensions.moves.records import plan_records
 
 
@@ -89,8 +88,3 @@ def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: py
         run("plan apply fit 1 --hours night", rest_api)
     with pytest.raises(errors.NotFound, match="plan none could not be found"):
         run("plan show none", rest_api)
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (29, "0 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")])
-def test_the_time_left_is_in_hours_and_minutes(seconds: float | None, text: str) -> None:
-    assert _duration({"seconds_left": seconds}) == text

@@ -134,7 +134,9 @@ def test_a_plan_without_moves_has_no_id(client: Client) -> None:
         json={"move_plan": {"goal": "fit", "arguments": {"size": 1}, "apply": True}},
     )
     assert (answer.status_code, answer.json["move_plan"]["id"], answer.json["move_plan"]["moves"]) == (200, None, [])
-    assert "id" not in post(client, "fit", APPLIED_PLANS, size=1).json["move_plan"]
+    plan = post(client, "fit", APPLIED_PLANS, size=1).json["move_plan"]
+    assert ("id" in plan, plan["seconds"]) == (False, None)
+    assert "seconds" not in post(client, "fit", size=1).json["move_plan"]
 
 
 def test_wrong_limits_are_errors_of_the_request(client: Client) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from tests.unit.extensions.moves.clouds import Cloud
+from tests.unit.extensions.moves.records.test_plan_progress import set_times
 from tests.unit.ledger.records import new_id
 from tonnage.capacity import errors
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.plan_start import PlanStarter
 from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import PlanQuery
-from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.scheduler.observers.extension_events import ExtensionEvents
 from tonnage.scheduler.simulation.simulator import Snapshot
@@ -44,6 +45,17 @@ def test_a_plan_is_recorded_with_its_limits(cloud: Cloud, caplog: pytest.LogCapt
     assert (row.id, row.user_id, row.state) == (order.plan_id, "ann", "running")
     assert plan_records.limits_of(row) == Limits(moves=5, moves_per_backend=1)
     assert caplog.messages == [f"Plan {order.plan_id} (empty h@a#p) begins: 1 move of 30 GiB"]
+
+
+def test_a_plan_has_the_time_of_its_moves_within_its_own_limits() -> None:
+    cloud = Cloud().add("a", 100, [30]).add("b", 100)
+    order = message("h@a#p")
+    assert starter(cloud).preview(order.query).seconds is None
+    assert starter(cloud).apply(order).seconds is None
+    set_times(cloud, 1, 70, 10, tables.MOVED)
+    seconds = starter(cloud).preview(order.query).seconds
+    assert seconds is not None
+    assert abs(seconds - 60) < 1
 
 
 def test_a_plan_without_moves_or_with_wrong_limits_is_not_recorded(cloud: Cloud) -> None:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The progress of plans, and the estimate of the time that is left."""
 
+import pytest
 import sqlalchemy as sa
 
 from tests.unit.extensions.moves.clouds import Cloud
 from tests.unit.extensions.moves.records.test_plan_records import start_plan
+from tests.unit.ledger.records import new_id
+from tonnage.extensions.moves.planning.plan import MovePlan
 from tonnage.extensions.moves.records import plan_progress, plan_records, tables
+from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.records.plan_progress import Amount, Progress
+from tonnage.extensions.moves.records.plan_records import NewPlan
 
 
 def progress(cloud: Cloud, plan_id: str) -> Progress:
@@ -63,6 +68,38 @@ def test_moves_side_by_side_take_less_time_and_other_backends_an_average() -> No
     again = progress(cloud, plan_id).seconds_left
     assert again is not None
     assert abs(again - 30) < 1
+
+
+def estimate(cloud: Cloud, plan: MovePlan, **limits: int) -> float | None:
+    with cloud.database.reading() as session:
+        return plan_progress.estimate(session, plan.moves, Limits(**limits))
+
+
+def test_a_new_plan_has_a_time_if_moves_of_all_its_pairs_are_known() -> None:
+    cloud = Cloud().add("a", 200, [60, 30, 20]).add("b", 200).add("c", 100, [50])
+    start_plan(cloud)
+    plan = cloud.plan("empty", target="h@a#p")
+    assert {move.target for move in plan.moves} == {"h@b#p"}
+    assert estimate(cloud, plan) is None
+    # 60 GiB took 120 seconds.
+    set_times(cloud, 1, 130, 10, tables.MOVED)
+    assert estimate(cloud, plan, moves_per_backend=1) == pytest.approx(220, abs=1)
+    assert estimate(cloud, plan, moves=1) == pytest.approx(220, abs=1)
+    assert estimate(cloud, plan, moves_per_backend=8) == pytest.approx(120, abs=1), "the longest move"
+    assert estimate(cloud, cloud.plan("empty", target="h@c#p")) is None, "no move from c to b is known"
+    assert estimate(cloud, cloud.plan("fit", size=1)) is None, "nothing moves"
+
+
+def test_moves_that_wait_for_others_take_the_time_of_both() -> None:
+    cloud = Cloud().add("a", 20, [9]).add("b", 19, [7, 4]).add("c", 4)
+    plan = cloud.plan("empty", target="h@a#p")
+    assert [(move.size_gb, move.after) for move in plan.moves] == [(4, ()), (9, (1,))]
+    plan_id = new_id()
+    new_plan = NewPlan(id=plan_id, goal="empty", arguments={"target": "h@a#p"}, limits=Limits())
+    cloud.database.run(plan_records.insert, new_plan, plan)
+    set_times(cloud, 1, 40, 0, tables.MOVED)
+    set_times(cloud, 2, 90, 0, tables.MOVED)
+    assert estimate(cloud, plan, moves_per_backend=8) == pytest.approx(130, abs=1)
 
 
 def test_a_plan_that_has_ended_has_no_time_left() -> None:
