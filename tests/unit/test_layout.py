@@ -454,10 +454,11 @@ def test_the_installed_wheel_runs_outside_of_a_checkout_as_its_description_says(
     conf = tmp_path / "tonnage-config" / "tonnage-standalone.conf"
     conf.write_text(conf.read_text(encoding="utf-8").replace("listen_port = 8776", f"listen_port = {port}"))
     assert f"is at revision {schema.HEAD} " in run(sync)
-    with subprocess.Popen(arguments(standalone), cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+    log = tmp_path / "standalone.log"
+    with log.open("wb") as output, subprocess.Popen(arguments(standalone), cwd=tmp_path, stderr=output) as process:
         try:
             wait_for(lambda: process.poll() is not None or _answers(port), "Tonnage is ready")
-            assert process.poll() is None
+            assert process.poll() is None, log.read_text(encoding="utf-8")
             wait_for(lambda: "localhost@both#both" in run(pools), "the backends have reported")
             assert " first is available in localhost@both#both, the best of 3 candidates\n" in run(create)
         finally:
