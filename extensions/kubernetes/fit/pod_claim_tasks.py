@@ -43,6 +43,8 @@ class PodClaimTasks:
         self._worker = Worker("pod-claims", self._run_once, retry_pause=_RETRY_SECONDS)
         self._on_round = on_round
         self._wake_claim, self._room = wake_claim, RoomWatch(database)
+        #: Whether room has come since the last wake that succeeded.
+        self._wake_is_due = False
         self._last_failure = self._last_wake_failure = ""
 
     def start(self) -> None:
@@ -83,8 +85,10 @@ class PodClaimTasks:
         if self._wake_claim is None:
             return
         try:
-            if self._room.has_come():
+            self._wake_is_due = self._room.has_come() or self._wake_is_due
+            if self._wake_is_due:
                 self._wake_claim.change()
+                self._wake_is_due = False
         except errors.TonnageError as error:
             if self._last_wake_failure != error.message:
                 LOG.warning("Pods that wait for room are tried late: %s", error.message)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 import numpy as np
 import sqlalchemy as sa
 
-from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
 from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
 from tonnage.extensions.kubernetes.fit import capacity_claims
@@ -38,18 +38,22 @@ class RoomWatch:
             ).all()
         claims = {(row.holder, row.volume, row.pool, row.size) for row in rows if row.expires_at > now}
         has_come = not self._claims <= claims or any(
-            _has_grown(self._columns.get(name), of_driver) for name, of_driver in columns.items()
+            _has_grown(self._columns.get(name), of_driver, pool_columns.to_microseconds(now))
+            for name, of_driver in columns.items()
         )
         self._claims, self._columns = claims, columns
         return has_come
 
 
-def _has_grown(before: PoolColumns | None, after: PoolColumns) -> bool:
-    """Return whether a pool has more room than before, or is reached from other nodes."""
+def _has_grown(before: PoolColumns | None, after: PoolColumns, now: int) -> bool:
+    """Return whether a pool has more room than before, or is reached from other nodes.
+
+    ``now`` is in microseconds since 1970.
+    """
     if before is after:
         return False
     if before is None or (before.uid, before.layout) != (after.uid, after.layout):
         return True
     has_more = (after.capacity > before.capacity) | (after.max_volume_size > before.max_volume_size)
-    # Figures that had expired may be used again.
-    return bool(np.any(has_more)) or before.tracking != after.tracking
+    is_renewed = (before.expires_at <= now) & (after.expires_at > now)
+    return bool(np.any(has_more | is_renewed)) or before.tracking != after.tracking

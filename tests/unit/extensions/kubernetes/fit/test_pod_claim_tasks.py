@@ -128,3 +128,17 @@ def test_waiting_pods_are_woken_when_a_claim_is_released(
         assert not claims_of(ledger)
     finally:
         tasks.stop()
+
+
+def test_a_wake_that_failed_is_tried_again(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = PodClaimTasks(ledger, cluster, LEASE, wake_claim=WakeClaim(cluster.api, "default/wake"))
+    tasks.start()
+    try:
+        until(lambda: "Pods that wait for room are tried late: claim default/wake" in caplog.text)
+        assert kube.written == []
+        kube.add_claim("wake", "1", "none")
+        until(lambda: kube.written == [("PATCH", "wake")], 20.0)
+    finally:
+        tasks.stop()

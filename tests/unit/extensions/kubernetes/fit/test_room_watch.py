@@ -7,7 +7,9 @@ import pytest
 
 from tests.servers import ledger_schema
 from tests.unit.extensions.kubernetes.fit.test_pod_claim_tasks import DRIVER, claim_for_pod, write
+from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
 from tonnage.ledger.db import database
@@ -31,6 +33,14 @@ def room(ledger: database.Database) -> RoomWatch:
     return watch
 
 
+def set_expiry(ledger: database.Database, expiry: str) -> None:
+    """Write another expiry of the figures of a pool."""
+    pool = {"name": "s", "expiryTime": expiry}
+    change = {"status": {"storage": [{"storageClassName": "shared", "pools": [pool]}]}}
+    patch = type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
+    ledger.run(driver_rows.patch, DRIVER, patch)
+
+
 def test_room_comes_when_a_claim_is_released(ledger: database.Database, room: RoomWatch) -> None:
     claim_for_pod(ledger, "data")
     assert not room.has_come()
@@ -52,6 +62,15 @@ def test_room_comes_with_larger_figures(ledger: database.Database, room: RoomWat
     assert not room.has_come()
     write(ledger, "10Gi")
     assert room.has_come()
+
+
+def test_room_comes_when_expired_figures_are_renewed(ledger: database.Database, room: RoomWatch) -> None:
+    set_expiry(ledger, "2020-01-01T00:00:00Z")
+    assert not room.has_come()
+    set_expiry(ledger, "2999-01-01T00:00:00Z")
+    assert room.has_come()
+    set_expiry(ledger, "2999-01-01T00:01:00Z")
+    assert not room.has_come()
 
 
 def test_room_comes_with_another_driver(ledger: database.Database, room: RoomWatch) -> None:
