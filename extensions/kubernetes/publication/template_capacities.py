@@ -37,8 +37,8 @@ def parse(lines: Iterable[str]) -> list[TemplateCapacity]:
     """
     capacities = []
     for line in lines:
-        storage_class, *words = line.split()
-        size, *labels = words or [""]
+        words = line.split()
+        storage_class, size, labels = "".join(words[:1]), "".join(words[1:2]), words[2:]
         try:
             capacity = quantities.parse(size)
         except ValueError as error:

@@ -19,7 +19,12 @@ def test_a_line_has_a_class_a_size_and_labels() -> None:
 
 @pytest.mark.parametrize(
     ("line", "problem"),
-    [("fast", "is no quantity"), ("fast much", "is no quantity"), ("fast 1Gi pool", "a label has the form key=value")],
+    [
+        ("", "is no quantity"),
+        ("fast", "is no quantity"),
+        ("fast much", "is no quantity"),
+        ("fast 1Gi pool", "a label has the form key=value"),
+    ],
 )
 def test_a_malformed_line_is_an_error_of_the_configuration(line: str, problem: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"template_node_capacity = {line}: .*{problem}.*; expected"):
