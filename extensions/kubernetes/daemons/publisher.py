@@ -150,7 +150,8 @@ def main() -> None:
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
         schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
+        # Errors in the configuration are reported before a worker starts.
+        _importer(conf.kubernetes, ledger)
         if conf.kubernetes.publisher_namespace:
-            # Errors in the configuration are reported before a worker starts.
             _publisher(conf.kubernetes, ledger, cleanup)
     workers.run(conf, PROG, workers.WorkerPlan([workers.WorkerSpec(PROG, PublisherWorker, (conf,))]))

@@ -50,7 +50,11 @@ class TypePools:
     """
 
     def __init__(self, classes: Mapping[str, str], zone_label: str | None, lifetime: float) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for extra specs that no type can have."""
         self._classes, self._zone_label = dict(classes), zone_label
+        self._literal_specs = {
+            name: _parse_specs(storage_class, name) for storage_class, name in classes.items() if "=" in name
+        }
         self._lifetime = datetime.timedelta(seconds=lifetime)
         self._hosts = HostManager(arithmetic.DEFAULT_RATIO, Calculation.STANDARD, _DOWN_TIME)
         self._refresh = LedgerRefresh(self._hosts, time.monotonic)
@@ -70,7 +74,7 @@ class TypePools:
         return [
             pool
             for storage_class, type_name in self._classes.items()
-            for pool in self._pools(storage_class, type_name, _extra_specs(session, type_name), collected_at)
+            for pool in self._pools(storage_class, type_name, self._extra_specs(session, type_name), collected_at)
         ]
 
     def _pools(
@@ -104,6 +108,17 @@ class TypePools:
             )
             yield AgentPool(storage_class, pool, present=True)
 
+    def _extra_specs(self, session: orm.Session, type_name: str) -> Mapping[str, str]:
+        if type_name in self._literal_specs:
+            return self._literal_specs[type_name]
+        volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.name == type_name))
+        if volume_type is None:
+            raise errors.ConfigurationError(
+                f"option [kubernetes] volume_type_classes names the volume type {type_name}, and the ledger has none "
+                "of this name: name another one, or give its extra specs, as in volume_backend_name=ceph"
+            )
+        return volume_type.extra_specs
+
     def _topology(self, zone: str) -> NodeSelector | None:
         if not self._zone_label or not zone:
             return None
@@ -124,17 +139,17 @@ def _collection_times(session: orm.Session) -> dict[str, datetime.datetime]:
     }
 
 
-def _extra_specs(session: orm.Session, type_name: str) -> Mapping[str, str]:
-    if "=" in type_name:
-        parts = (part.partition("=") for part in type_name.split(";"))
-        return {key.strip(): value.strip() for key, _, value in parts}
-    volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.name == type_name))
-    if volume_type is None:
+def _parse_specs(storage_class: str, text: str) -> Mapping[str, str]:
+    """Return the extra specs of a text such as ``volume_backend_name=ceph; multiattach=<is> True``."""
+    parts = (part.partition("=") for part in text.split(";"))
+    specs = {key.strip(): value.strip() for key, _, value in parts}
+    try:
+        type_specs.check(specs)
+    except errors.InvalidInput as error:
         raise errors.ConfigurationError(
-            f"option [kubernetes] volume_type_classes names the volume type {type_name}, and the ledger has none of "
-            "this name: name another one, or give its extra specs, as in volume_backend_name=ceph"
-        )
-    return volume_type.extra_specs
+            f"option [kubernetes] volume_type_classes = {storage_class}:{text}: {error.message}"
+        ) from None
+    return specs
 
 
 def _bytes(size_gb: float) -> int:

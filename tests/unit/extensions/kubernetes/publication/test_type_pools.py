@@ -138,6 +138,12 @@ def test_a_type_that_is_not_there_is_an_error_of_the_configuration(ledger: datab
         pools(ledger, csi="nothing")
 
 
+@pytest.mark.parametrize("spec", ["provisioning:max_vol_size=much", "provisioning:type=thinner"])
+def test_a_malformed_spec_is_an_error_of_the_configuration(ledger: database.Database, spec: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=f"volume_type_classes = csi:{spec}: extra spec provisioning:"):
+        TypePools({"csi": spec}, ZONE, 3600.0)
+
+
 def test_they_are_published_for_kube_scheduler(ledger: database.Database, report: Callable[..., None]) -> None:
     add_type(ledger, "any")
     report("h@a", zone="z1")
