@@ -75,6 +75,8 @@ class ProvisionerStates:
         self._clock, self._now = clock, now
         self._owner_states: dict[tuple[str, str], tuple[float, ProvisionerState]] = {}
         self._pod_uids: dict[str, tuple[float, Collection[str]]] = {}
+        #: When the present call of :meth:`read` began.
+        self._began_at = 0.0
         #: The last renewal of each lease, and when it was first seen.
         self._renewals: dict[tuple[str, str], tuple[datetime.datetime | None, float]] = {}
 
@@ -83,6 +85,7 @@ class ProvisionerStates:
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the cluster cannot be read.
         """
+        self._began_at = self._clock()
         leases: dict[tuple[str, str], ProvisionerState] = {}
         states = {}
         for capacity_object, driver in capacity_objects:
@@ -109,8 +112,7 @@ class ProvisionerStates:
 
     def _state_of_owner(self, namespace: str, reference: OwnerReference) -> ProvisionerState:
         if (reference.api_version, reference.kind) == ("v1", "Pod"):
-            is_there = reference.uid in self._pods(namespace)
-            return ProvisionerState.WORKING if is_there else ProvisionerState.GONE
+            return ProvisionerState.WORKING if self._has_pod(namespace, reference.uid) else ProvisionerState.GONE
         call = self._owner_calls.get(reference.kind)
         if call is None or not _APPS.fullmatch(reference.api_version):
             return ProvisionerState.WORKING
@@ -126,11 +128,11 @@ class ProvisionerStates:
             entry = self._owner_states[key] = now, state
         return entry[1]
 
-    def _pods(self, namespace: str) -> Collection[str]:
-        """Return the uids of the pods of a namespace."""
+    def _has_pod(self, namespace: str, uid: str) -> bool:
+        """Return whether a namespace has a pod. An older list may lack a new one, so it is read again for that."""
         now = self._clock()
         entry = self._pod_uids.get(namespace)
-        if entry is None or now - entry[0] >= _OWNER_SECONDS:
+        if entry is None or now - entry[0] >= _OWNER_SECONDS or (uid not in entry[1] and entry[0] < self._began_at):
             pods = self._read(
                 PodNames,
                 self._core.list_namespaced_pod,
@@ -139,7 +141,7 @@ class ProvisionerStates:
             )
             uids = {pod.metadata.uid for pod in (pods and pods.items) or ()}
             entry = self._pod_uids[namespace] = now, uids
-        return entry[1]
+        return uid in entry[1]
 
     def _state_of_lease(self, namespace: str, driver: str) -> ProvisionerState:
         """Return the state that the lease of a driver's provisioners shows, if they have one.

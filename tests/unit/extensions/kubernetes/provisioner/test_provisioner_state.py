@@ -96,6 +96,18 @@ def test_the_owner_may_be_the_pod_itself(
     assert state(states, HOSTPATH, ownerReferences=[owner]) is expected
 
 
+def test_a_new_pod_is_seen_at_once(kube: KubeApi, states: ProvisionerStates, clock: Clock) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    kube.add_object(path, items=[{"metadata": {"name": "p", "uid": "u1"}}])
+    old, new = ({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid} for uid in ("u1", "u2"))
+    assert state(states, HOSTPATH, ownerReferences=[old]) is WORKING
+    kube.add_object(path, items=[{"metadata": {"name": "p", "uid": "u2"}}])
+    clock.seconds = 1
+    assert state(states, HOSTPATH, ownerReferences=[new]) is WORKING
+    assert state(states, HOSTPATH, ownerReferences=[old]) is GONE
+    assert kube.asked.count(path) == 2, "one look for each round"
+
+
 def test_no_owner_and_owners_of_other_kinds_say_nothing(states: ProvisionerStates) -> None:
     owner = {"apiVersion": "topolvm.io/v1", "kind": "TopolvmCluster", "name": "t", "uid": "u"}
     assert state(states, HOSTPATH, ownerReferences=None) is WORKING
