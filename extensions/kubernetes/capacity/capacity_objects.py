@@ -17,6 +17,11 @@ from tonnage.extensions.kubernetes.cluster import quantities
 #: API versions. ``v1`` exists since Kubernetes 1.24, ``v1alpha1`` since 1.19.
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
+#: Labels of the objects. Tonnage writes objects of its own manager only.
+DRIVER_LABEL = "csi.storage.k8s.io/drivername"
+MANAGER_LABEL = "csi.storage.k8s.io/managed-by"
+OWN_MANAGER = "tonnage"
+
 _GROUP, _PLURAL, _KIND = "storage.k8s.io", "csistoragecapacities", "CSIStorageCapacity"
 
 _NOT_FOUND = 404

@@ -11,15 +11,12 @@ import tenacity
 from kubernetes import client, watch
 
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.capacity.capacity_objects import VERSIONS
+from tonnage.extensions.kubernetes.capacity.capacity_objects import MANAGER_LABEL, OWN_MANAGER, VERSIONS
 from tonnage.extensions.kubernetes.provisioner import provisioner_objects
-from tonnage.extensions.kubernetes.provisioner.provisioner_objects import MANAGER_LABEL, CapacityObject
+from tonnage.extensions.kubernetes.provisioner.provisioner_objects import CapacityObject
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
-
-#: The value of the label of managers that ``tonnage-publisher`` writes.
-OWN_MANAGER = "tonnage"
 
 _GROUP, _PLURAL = "storage.k8s.io", "csistoragecapacities"
 _PAGE_SIZE = 500

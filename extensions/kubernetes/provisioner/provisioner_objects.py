@@ -12,10 +12,6 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelectorRequirement, NodeSelectorTerm, Operator
 from tonnage.extensions.kubernetes.cluster.quantities import Quantity
 
-#: Labels of the objects. Those of Tonnage's own publisher have its name as their manager.
-DRIVER_LABEL = "csi.storage.k8s.io/drivername"
-MANAGER_LABEL = "csi.storage.k8s.io/managed-by"
-
 
 class OwnerReference(Struct, rename="camel", frozen=True):
     """A reference to an object without which the cluster deletes this one."""

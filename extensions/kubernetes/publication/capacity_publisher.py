@@ -12,7 +12,13 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity import capacity_entries, driver_rows
 from tonnage.extensions.kubernetes.capacity.capacity_entries import CapacityEntry
-from tonnage.extensions.kubernetes.capacity.capacity_objects import CapacityObjects, ExistingCapacity
+from tonnage.extensions.kubernetes.capacity.capacity_objects import (
+    DRIVER_LABEL,
+    MANAGER_LABEL,
+    OWN_MANAGER,
+    CapacityObjects,
+    ExistingCapacity,
+)
 from tonnage.extensions.kubernetes.cluster import objects, quantities
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 from tonnage.extensions.kubernetes.cluster.objects import NodeList
@@ -23,11 +29,6 @@ from tonnage.extensions.kubernetes.publication.template_capacities import Templa
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
-
-#: Tonnage writes objects with this label only.
-MANAGED_BY = "csi.storage.k8s.io/managed-by"
-MANAGER = "tonnage"
-DRIVER = "csi.storage.k8s.io/drivername"
 
 #: Seconds to wait for the API server's answer.
 _TIMEOUT_SECONDS = 30.0
@@ -156,7 +157,7 @@ class Publisher:
     def _body(
         self, name: str, entry: CapacityEntry, existing: ExistingCapacity | None, owner: dict[str, Any] | None
     ) -> dict[str, Any]:
-        labels = {MANAGED_BY: MANAGER, DRIVER: entry.driver}
+        labels = {MANAGER_LABEL: OWN_MANAGER, DRIVER_LABEL: entry.driver}
         metadata: dict[str, Any] = {"name": name, "namespace": self._namespace, "labels": labels}
         if existing is not None:
             # The API server rejects the write if the object has changed since it was read.
@@ -183,7 +184,7 @@ class Publisher:
         return body
 
     def _list_managed(self, **arguments: Any) -> Any:
-        return self._objects.list(label_selector=f"{MANAGED_BY}={MANAGER}", **arguments)
+        return self._objects.list(label_selector=f"{MANAGER_LABEL}={OWN_MANAGER}", **arguments)
 
     def _list_nodes(self, **arguments: Any) -> Any:
         accepted = {"Accept": objects.NAMES_AND_LABELS}

@@ -12,12 +12,12 @@ from kubernetes import client
 from tests.servers import ledger_schema
 from tests.servers.kube_api import NODES, KubeApi
 from tonnage.capacity import errors, type_conversion
-from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity import capacity_objects, driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
-from tonnage.extensions.kubernetes.publication import capacity_publisher, template_capacities
+from tonnage.extensions.kubernetes.publication import template_capacities
 from tonnage.extensions.kubernetes.publication.capacity_publisher import Publisher
 from tonnage.ledger.db import database
 
@@ -114,7 +114,7 @@ def test_entries_have_the_sizes_and_nodes_of_pools(cluster: KubeApi, patch: Patc
         ("fast", [("kubernetes.io/hostname", "In", "n1.example.com", "n2", "n9")], "2Gi", None),
     ]
     [labels] = {tuple(sorted(each["metadata"]["labels"].items())) for each in cluster.capacities.values()}
-    assert labels == ((capacity_publisher.DRIVER, NAME), (capacity_publisher.MANAGED_BY, "tonnage"))
+    assert labels == ((capacity_objects.DRIVER_LABEL, NAME), (capacity_objects.MANAGER_LABEL, "tonnage"))
 
 
 def test_the_largest_volume_is_limited_by_the_capacity(
@@ -191,7 +191,7 @@ def test_expired_and_untracked_pools_are_deleted(cluster: KubeApi, patch: Patch,
         storage("slow", {"name": "q", "capacity": "1Gi"}),
     )
     foreign = {
-        "metadata": {"name": "theirs", "labels": {capacity_publisher.MANAGED_BY: "external-provisioner"}},
+        "metadata": {"name": "theirs", "labels": {capacity_objects.MANAGER_LABEL: "external-provisioner"}},
         "storageClassName": "fast",
         "nodeTopology": {},
         "capacity": "1Gi",
