@@ -33,9 +33,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="package")
-def client(cluster: Cluster) -> Client:
+def enabled_extensions() -> list[str]:
+    """The names of the extensions of the API."""
+    return []
+
+
+@pytest.fixture(scope="package")
+def client(cluster: Cluster, enabled_extensions: list[str]) -> Client:
     """A client with noauth, which is an administrator. An application takes longer to build than most tests."""
-    return cluster.client()
+    return cluster.client(enabled_extensions=enabled_extensions)
 
 
 @pytest.fixture
@@ -45,6 +51,6 @@ def project() -> str:
 
 
 @pytest.fixture
-def member(cluster: Cluster, project: str) -> Client:
+def member(cluster: Cluster, enabled_extensions: list[str], project: str) -> Client:
     """A client with the role of a member of the project."""
-    return cluster.client("member", "reader", project=project)
+    return cluster.client("member", "reader", project=project, enabled_extensions=enabled_extensions)

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 import pytest
 from oslo_config import cfg
 
-from tests.unit.api.cluster import Client, Cluster, configuration
-from tests.unit.api.conftest import project, running_cluster  # noqa: F401
+from tests.unit.api.cluster import Cluster, configuration
+from tests.unit.api.conftest import client, member, project, running_cluster  # noqa: F401
 from tests.unit.cli.conftest import RestApi
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
 from tonnage.extensions.moves import options, scheduler_parts
 
-EXTENSIONS = ["moves"]
+
+@pytest.fixture(scope="package")
+def enabled_extensions() -> list[str]:
+    """The names of the extensions of the API."""
+    return ["moves"]
 
 
 @pytest.fixture(scope="package")
@@ -31,27 +35,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="package")
-def client(cluster: Cluster) -> Client:
-    """A client with noauth, which is an administrator."""
-    return cluster.client(enabled_extensions=EXTENSIONS)
-
-
-@pytest.fixture
-def member(cluster: Cluster, project: str) -> Client:  # noqa: F811
-    """A client with the role of a member of the project."""
-    return cluster.client("member", "reader", project=project, enabled_extensions=EXTENSIONS)
-
-
-@pytest.fixture(scope="package")
-def rest_api(cluster: Cluster) -> Iterator[RestApi]:
+def rest_api(cluster: Cluster, enabled_extensions: list[str]) -> Iterator[RestApi]:
     """The API at an address, with a volume of 2 GiB in the thick pool, which the thin pool does not take."""
-    conf = configuration(osapi_volume_listen_port=0, enabled_extensions=EXTENSIONS)
+    conf = configuration(osapi_volume_listen_port=0, enabled_extensions=enabled_extensions)
     authenticator = authentication.select(conf, "127.0.0.1")
     server = ApiServer(conf, app.build(conf, cluster.database, cluster.scheduler, authenticator))
     server.start()
-    client = cluster.client()
-    client.simulate_post("/v3/types", json={"volume_type": {"name": "b", "extra_specs": {"storage_protocol": "block"}}})
-    volume = client.create(2, name="first", volume_type="b")
-    client.wait_until_settled(volume["id"])
-    yield RestApi(cluster, client, server.url, volume["id"])
+    administrator = cluster.client()
+    volume_type = {"name": "b", "extra_specs": {"storage_protocol": "block"}}
+    administrator.simulate_post("/v3/types", json={"volume_type": volume_type})
+    volume = administrator.create(2, name="first", volume_type="b")
+    administrator.wait_until_settled(volume["id"])
+    yield RestApi(cluster, administrator, server.url, volume["id"])
     server.stop()
