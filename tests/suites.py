@@ -2,6 +2,7 @@
 """Suites that cannot run on this machine: the end of the run names them, and with ``CI`` set they fail."""
 
 import os
+import shutil
 from typing import NoReturn
 
 import pytest
@@ -17,6 +18,13 @@ def cannot_run(suite: str, reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"the {suite} suite did not run: {reason}", pytrace=False)
     pytest.skip(f"{_MARK}{suite}: {reason}", allow_module_level=True)
+
+
+def require_programs(suite: str, *programs: str) -> None:
+    """Skip the test, or fail it, as :func:`cannot_run`, unless these programs are on this machine."""
+    for program in programs:
+        if shutil.which(program) is None:
+            cannot_run(suite, f"no {program} on this machine; install the package {program}")
 
 
 def not_run(reports: list[pytest.TestReport | pytest.CollectReport]) -> list[str]:

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of ``docs/commands.rst`` print the output on the page, configured as in ``docs/refusals.rst``."""
 
-import configparser
 import pathlib
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests import suites
 from tests.functional import console
-from tests.functional.deployment import COMMANDS, Addresses, Deployment
+from tests.functional.deployment import COMMANDS, Addresses, Deployment, read_configuration
 from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -23,12 +21,8 @@ NOT_REPORTED = "SELECT COUNT(*) FROM claims WHERE NOT contained"
 @pytest.fixture
 def tonnage() -> Iterator[Deployment]:
     """Tonnage with the configuration of the page."""
-    for program in ("bash", "curl", "jq"):
-        if shutil.which(program) is None:
-            suites.cannot_run("commands", f"no {program} on this machine; install the package {program}")
-    parser = configparser.ConfigParser(interpolation=None, default_section="")
-    parser.read(CONF, encoding="utf-8")
-    sections = {name: dict(parser[name]) for name in parser.sections()}
+    suites.require_programs("commands", "bash", "curl", "jq")
+    sections = read_configuration(CONF)
     defaults = sections.pop("DEFAULT")
     with Deployment(Addresses(), sections, **defaults) as deployment:
         yield deployment.start()

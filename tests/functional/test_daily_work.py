@@ -4,7 +4,6 @@
 import pathlib
 import re
 import shlex
-import shutil
 import signal
 from collections.abc import Iterator
 
@@ -100,9 +99,7 @@ class Machines:
 
 @pytest.fixture(scope="module")
 def machines(deploy: Deploy) -> Iterator[Machines]:
-    for program in ("bash", "curl", "jq"):
-        if shutil.which(program) is None:
-            suites.cannot_run("daily work", f"no {program} on this machine; install the package {program}")
+    suites.require_programs("daily work", "bash", "curl", "jq")
     backends = {"ssd": {"filesystem_size_limit_gb": 2, "max_over_subscription_ratio": 2}}
     with deploy(backends, host="store1", max_over_subscription_ratio=20) as tonnage, console.Shell() as shell:
         tonnage.start()

@@ -22,9 +22,7 @@ BASE = "docker.io/library/python:3.13-slim"
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder for the images, which take much space and are removed at the end."""
-    for program in ("buildah", "mmdebstrap"):
-        if shutil.which(program) is None:
-            suites.cannot_run("image", f"no {program} on this machine; install the package {program}")
+    suites.require_programs("image", "buildah", "mmdebstrap")
     (tmp_path / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
     yield tmp_path
     shutil.rmtree(tmp_path)

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of ``docs/moves.rst`` print the output on the page."""
 
-import configparser
 import datetime
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests import suites
 from tests.functional import console
-from tests.functional.deployment import COMMANDS, Addresses, Deployment
+from tests.functional.deployment import COMMANDS, Addresses, Deployment, read_configuration
 from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -30,11 +28,8 @@ VOLUMES = (9, 7, 4)
 @pytest.fixture
 def tonnage() -> Iterator[Deployment]:
     """Tonnage with the configuration of the page and its volumes."""
-    if shutil.which("bash") is None:
-        suites.cannot_run("moves", "no bash on this machine; install the package bash")
-    parser = configparser.ConfigParser(interpolation=None, default_section="")
-    parser.read(CONF, encoding="utf-8")
-    sections = {name: dict(parser[name]) for name in parser.sections()}
+    suites.require_programs("moves", "bash")
+    sections = read_configuration(CONF)
     defaults = sections.pop("DEFAULT")
     # Noon, by the local time: the page moves volumes at night.
     difference = datetime.datetime.now(datetime.UTC).hour - 12

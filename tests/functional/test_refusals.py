@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documented refusals equal the answers of Tonnage, and every filter has one."""
 
-import configparser
 import json
 import pathlib
 import re
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import Addresses, Deployment
+from tests.functional.deployment import Addresses, Deployment, read_configuration
 from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -70,9 +69,7 @@ CALLS = list(calls())
 @pytest.fixture(scope="module")
 def tonnage() -> Iterator[Deployment]:
     """Tonnage with the configuration of the page."""
-    parser = configparser.ConfigParser(interpolation=None, default_section="")
-    parser.read(CONF, encoding="utf-8")
-    sections = {name: dict(parser[name]) for name in parser.sections()}
+    sections = read_configuration(CONF)
     defaults = sections.pop("DEFAULT")
     with Deployment(Addresses(), sections, **defaults) as deployment:
         yield deployment.start()

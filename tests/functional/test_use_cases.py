@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of the documentation's page on use cases of over-subscription, on real LVM and real files."""
 
-import configparser
 import pathlib
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from tests import suites
 from tests.functional import console
-from tests.functional.deployment import Addresses, Deployment
+from tests.functional.deployment import Addresses, Deployment, read_configuration
 from tests.servers import lvm_guest
 from tests.servers.base import wait_for
 
@@ -28,9 +26,7 @@ ASKING = ("pools", "sizes")
 @pytest.fixture(scope="module")
 def commands(lvm: lvm_guest.LvmGuest) -> Iterator[list[console.Command]]:
     """The commands of the page after the commands that create its storage, which have been run."""
-    for program in ("bash", "curl", "jq"):
-        if shutil.which(program) is None:
-            suites.cannot_run("use cases", f"no {program} on this machine; install the package {program}")
+    suites.require_programs("use cases", "bash", "curl", "jq")
     found = list(console.commands(PAGE))
     making = found[: next(place for place, command in enumerate(found) if not command.root)]
     assert making
@@ -54,9 +50,7 @@ def _unmark(lvm: lvm_guest.LvmGuest) -> None:
 @pytest.fixture(scope="module")
 def tonnage(lvm: lvm_guest.LvmGuest, commands: list[console.Command]) -> Iterator[Deployment]:
     """Tonnage with the configuration of the page, except for the access to the storage."""
-    parser = configparser.ConfigParser(interpolation=None, default_section="")
-    parser.read(CONF, encoding="utf-8")
-    sections = {name: dict(parser[name]) for name in parser.sections()}
+    sections = read_configuration(CONF)
     defaults = sections.pop("DEFAULT")
     pools = {name: sections.pop(name) for name in list(sections) if ":" in name}
     for options in sections.values():

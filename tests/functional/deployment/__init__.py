@@ -5,7 +5,7 @@
 threads of the test process, for tests that patch the ledger's code or count its transactions.
 """
 
-from tests.functional.deployment.configuration import Addresses, Credentials, render
+from tests.functional.deployment.configuration import Addresses, Credentials, read_configuration, render
 from tests.functional.deployment.deployment import Deployment
 from tests.functional.deployment.processes import COMMANDS, CommandResult, Process, run_process, run_program
 from tests.functional.deployment.rest_client import RestClient
@@ -23,6 +23,7 @@ __all__ = [
     "Deployment",
     "Process",
     "RestClient",
+    "read_configuration",
     "render",
     "run_concurrently",
     "run_process",

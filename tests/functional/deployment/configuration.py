@@ -39,6 +39,13 @@ def render(sections: Mapping[str, Options]) -> str:
     )
 
 
+def read_configuration(conf: pathlib.Path) -> dict[str, dict[str, str]]:
+    """Return the options of a configuration file by section."""
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    parser.read(conf, encoding="utf-8")
+    return {name: dict(parser[name]) for name in parser.sections()}
+
+
 def write_variant(conf: pathlib.Path, variant: pathlib.Path, changes: Mapping[str, Options]) -> None:
     """Copy a configuration file with other values of some options. ``changes`` maps sections to options."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
