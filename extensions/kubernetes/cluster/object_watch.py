@@ -28,33 +28,21 @@ _MIN_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 30.0
 
 
-class ObjectWatch(abc.ABC):
-    """A watch on the objects that ``list_call`` of the client lists with ``arguments``."""
+class WatchThread(abc.ABC):
+    """A thread that watches objects again and again."""
 
     #: The name of the thread, and the text of the log for a failed watch.
     thread_name: str
     failure: str
-    #: The media type of the objects in events.
-    event_type = "application/json"
 
-    def __init__(self, list_call: Callable[..., Any], **arguments: Any) -> None:
-        self._list_call, self._arguments = list_call, arguments
+    def __init__(self) -> None:
         # Raw events: converting them to objects would take most of the time.
         self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
-        self._resource_version: str | None = None
         self._worker = Worker(self.thread_name, self._watch_with_retries)
 
     @abc.abstractmethod
-    def _take_list(self, raw: bytes) -> str:
-        """Take a list of names and labels, and return its resource version."""
-
-    @abc.abstractmethod
-    def _take_change(self, kind: str, changed: Mapping[str, Any]) -> None:
-        """Take an object that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
-
-    @abc.abstractmethod
-    def _interrupted(self) -> None:
-        """Take note that changes may be missed until the next list."""
+    def _watch_once(self) -> None:
+        """Watch once, from the resource version at which the last watch ended."""
 
     def start(self) -> None:
         """Start watching on a thread. Failures are retried with growing pauses."""
@@ -81,8 +69,38 @@ class ObjectWatch(abc.ABC):
     def _pause(self, seconds: float) -> None:
         self._worker.pause(seconds)
 
+    def _log_failure(self, state: tenacity.RetryCallState) -> None:
+        if self._worker.stopping or state.attempt_number != 1:
+            return
+        error = state.outcome.exception() if state.outcome is not None else None
+        reason = getattr(error, "reason", None) or error
+        LOG.warning("%s: %s", self.failure, reason)
+
+
+class ObjectWatch(WatchThread):
+    """A watch on the objects that ``list_call`` of the client lists with ``arguments``."""
+
+    #: The media type of the objects in events.
+    event_type = "application/json"
+
+    def __init__(self, list_call: Callable[..., Any], **arguments: Any) -> None:
+        super().__init__()
+        self._list_call, self._arguments = list_call, arguments
+        self._resource_version: str | None = None
+
+    @abc.abstractmethod
+    def _take_list(self, raw: bytes) -> str:
+        """Take a list of names and labels, and return its resource version."""
+
+    @abc.abstractmethod
+    def _take_change(self, kind: str, changed: Mapping[str, Any]) -> None:
+        """Take an object that was ``ADDED``, ``MODIFIED`` or ``DELETED``."""
+
+    @abc.abstractmethod
+    def _interrupted(self) -> None:
+        """Take note that changes may be missed until the next list."""
+
     def _watch_once(self) -> None:
-        """Watch once, from the resource version at which the last watch ended."""
         try:
             self._follow()
         except Exception:
@@ -122,10 +140,3 @@ class ObjectWatch(abc.ABC):
         )
         raw: bytes = response.data
         return raw
-
-    def _log_failure(self, state: tenacity.RetryCallState) -> None:
-        if self._worker.stopping or state.attempt_number != 1:
-            return
-        error = state.outcome.exception() if state.outcome is not None else None
-        reason = getattr(error, "reason", None) or error
-        LOG.warning("%s: %s", self.failure, reason)

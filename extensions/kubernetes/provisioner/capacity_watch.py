@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import tenacity
-from kubernetes import client, watch
+from kubernetes import client
 
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity.capacity_objects import MANAGER_LABEL, OWN_MANAGER, VERSIONS
+from tonnage.extensions.kubernetes.cluster.object_watch import WatchThread
 from tonnage.extensions.kubernetes.provisioner import provisioner_objects
 from tonnage.extensions.kubernetes.provisioner.provisioner_objects import CapacityObject
-from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -30,38 +29,25 @@ _READ_TIMEOUT_SECONDS = _WATCH_SECONDS + 5.0
 #: Seconds after the last sign of the API server from which on the objects seen are not the present ones.
 _SILENCE_SECONDS = 30.0
 
-#: Seconds between two watches, and the largest pause between two attempts.
-_MIN_PAUSE_SECONDS = 0.5
-_MAX_PAUSE_SECONDS = 30.0
-
 _NOT_FOUND, _GONE = 404, 410
 
 
-class CapacityWatch:
+class CapacityWatch(WatchThread):
     """Keeps the objects, and calls ``notify`` after each change. ``clock`` returns seconds."""
+
+    thread_name = "capacity-watch"
+    failure = "CSIStorageCapacity objects cannot be watched, so their figures expire"
 
     def __init__(
         self, api: client.ApiClient, notify: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__()
         self._custom, self._notify, self._clock = client.CustomObjectsApi(api), notify, clock
-        self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()
         self._api_version = VERSIONS[0]
         self._objects: dict[str, CapacityObject] = {}
         self._resource_version: str | None = None
         self._seen_at: float | None = None
-        self._worker = Worker("capacity-watch", self._watch_with_retries)
-
-    def start(self) -> None:
-        """Start watching on a thread. Failures are retried with growing pauses."""
-        self._worker.start()
-        self._worker.wake()
-
-    def stop(self) -> None:
-        """Stop watching and wait for the thread."""
-        while not self._worker.stop(0.1):
-            # The thread may have been about to start a request.
-            self._watch.stop()  # type: ignore[no-untyped-call]
 
     def objects(self) -> tuple[int, list[CapacityObject]] | None:
         """Return the objects and the resource version at which they were read; None while they are not known.
@@ -74,22 +60,7 @@ class CapacityWatch:
                 return None
             return int(self._resource_version), list(self._objects.values())
 
-    def _watch_with_retries(self) -> float:
-        attempts = tenacity.Retrying(
-            wait=tenacity.wait_random_exponential(multiplier=_MIN_PAUSE_SECONDS, max=_MAX_PAUSE_SECONDS),
-            stop=lambda state: self._worker.stopping,
-            sleep=self._pause,
-            before_sleep=self._log_failure,
-            retry_error_callback=lambda state: None,
-        )
-        attempts(self._watch_once)
-        return _MIN_PAUSE_SECONDS
-
-    def _pause(self, seconds: float) -> None:
-        self._worker.pause(seconds)
-
     def _watch_once(self) -> None:
-        """Watch once, from the resource version at which the last watch ended."""
         if self._resource_version is None:
             self._list()
             self._notify()
@@ -168,10 +139,3 @@ class CapacityWatch:
             return
         if (capacity_object.metadata.labels or {}).get(MANAGER_LABEL) != OWN_MANAGER:
             capacity_objects[capacity_object.full_name] = capacity_object
-
-    def _log_failure(self, state: tenacity.RetryCallState) -> None:
-        if self._worker.stopping or state.attempt_number != 1:
-            return
-        error = state.outcome.exception() if state.outcome is not None else None
-        reason = getattr(error, "reason", None) or error
-        LOG.warning("CSIStorageCapacity objects cannot be watched, so their figures expire: %s", reason)

@@ -22,7 +22,7 @@ class Watch:
 
     def names(self) -> list[str] | None:
         objects = self.watch.objects()
-        return None if objects is None else sorted(found.metadata.name for found in objects[1])
+        return None if objects is None else sorted(capacity.metadata.name for capacity in objects[1])
 
 
 @pytest.fixture
