@@ -37,6 +37,9 @@ LOG = logging.getLogger(__name__)
 #: Seconds before a plan is made anew after one without a moved volume, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
+#: Most steps that are read at once to find those that begin.
+_PAGE = 100
+
 #: Most reasons of volumes that stay in a message.
 _MOST_REASONS = 3
 
@@ -97,41 +100,45 @@ class PlanExecutor:
         return bool(plans)
 
     def _carry_on(self, plan: MovePlanRow) -> None:
-        with self._database.reading() as session:
-            steps = plan_records.steps(session, plan.id)
-        self._record_ends(plan, [step for step in steps if step.state == tables.MOVING])
+        active = self._active_steps(plan)
+        moving = [step for step in active if step.state == tables.MOVING]
+        has_changed = bool(moving) and self._record_ends(plan, moving)
         if plan.state == tables.PAUSED:
             return
         if plan.state != tables.RUNNING:
             self._release(plan)
             return
-        # The ends of steps may have changed what is possible.
-        with self._database.reading() as session:
-            steps = plan_records.steps(session, plan.id)
-        failed = [step for step in steps if step.state == tables.STEP_FAILED]
+        if has_changed:
+            active = self._active_steps(plan)
+        failed = [step for step in active if step.state == tables.STEP_FAILED]
         if len(failed) >= plan_records.limits_of(plan).failures:
-            last = max(failed, key=lambda step: step.number)
             count = f"{len(failed)} move{'' if len(failed) == 1 else 's'} failed"
-            self._end(plan, tables.FAILED, f"{count}, the last of volume {last.volume_id}: {last.message}")
+            self._end(plan, tables.FAILED, f"{count}, the last of volume {failed[-1].volume_id}: {failed[-1].message}")
             return
-        current = [step for step in steps if step.generation == plan.generation]
-        if not self._start_steps(plan, current) and not any(step.state == tables.MOVING for step in current):
-            self._plan_anew(plan, current)
+        is_moving = any(step.state == tables.MOVING and step.generation == plan.generation for step in active)
+        if not self._start_steps(plan) and not is_moving:
+            self._plan_anew(plan)
+
+    def _active_steps(self, plan: MovePlanRow) -> Sequence[MoveStepRow]:
+        """Return the steps that are moving or have failed: few, however many the plan has."""
+        with self._database.reading() as session:
+            return plan_records.active_steps(session, plan.id)
 
     # Steps.
 
-    def _record_ends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> None:
-        """Record the ends of steps, and make the requests that nobody has made."""
-        if not moving:
-            return
+    def _record_ends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> bool:
+        """Record the ends of steps, and make the requests that nobody has made; return whether a step has ended."""
         with self._database.reading() as session:
             outcomes = step_outcomes.read(session, moving)
+        has_changed = False
         for step in moving:
             outcome = outcomes[step.number]
             if outcome is step_outcomes.UNDECIDED:
                 self._request(plan, step)
             else:
                 self._record(plan, step, outcome)
+            has_changed = has_changed or outcome is not step_outcomes.UNDER_WAY
+        return has_changed
 
     def _record(self, plan: MovePlanRow, step: MoveStepRow, outcome: StepOutcome) -> None:
         if outcome is step_outcomes.UNDER_WAY:
@@ -162,77 +169,50 @@ class PlanExecutor:
             outcome = StepOutcome(tables.SKIPPED, error.message)
         self._record(plan, step, outcome)
 
-    def _start_steps(self, plan: MovePlanRow, steps: Sequence[MoveStepRow]) -> bool:
-        """Start the steps whose turn has come; return whether one was started or waits for its turn alone."""
-        waiting = [step for step in steps if step.state == tables.WAITING]
+    def _start_steps(self, plan: MovePlanRow) -> bool:
+        """Start the steps whose turn has come; return whether one was started or waits for its turn alone.
+
+        Steps are read in pages, and none any more once the limits allow no further move: a plan may have thousands.
+        """
         limits = plan_records.limits_of(plan)
-        if not waiting:
+        with self._database.reading() as session:
+            pairs = plan_records.waiting_loads(session, plan.id, plan.generation)
+            slots = Slots(limits, plan_records.moving(session))
+        if not pairs:
             return False
         if not Hours.parse(limits.hours).is_open(self._clocks.local()):
             return True
-        with self._database.reading() as session:
-            unsettled = step_outcomes.unsettled(session, steps)
-            slots = Slots(limits, plan_records.moving(session))
-        moved = {step.number: step.volume_id for step in steps if step.state == tables.MOVED}
-        after_moved = [step for step in waiting if all(number in moved for number in step.after)]
-        ready = [step for step in after_moved if unsettled.isdisjoint(moved[number] for number in step.after)]
-        has_turn = len(ready) < len(after_moved)
-        chosen, reasons = self._choose(ready, slots)
-        has_turn = has_turn or len(chosen) + len(reasons) < len(ready)
-        changed = {
-            step.number: reasons[step.number]
-            for step in ready
-            if step.message != reasons.get(step.number, step.message)
-        }
-        if changed:
-            self._database.run(plan_records.note, plan.id, changed)
-        if not chosen:
+        selection = _Selection(self._planner, slots)
+        has_turn, last = False, 0
+        while any(map(slots.allow, pairs)):
+            with self._database.reading() as session:
+                steps = plan_records.waiting_steps(session, plan.id, plan.generation, last, _PAGE)
+                after_moved, ready = _with_room(session, plan, steps)
+            if not steps:
+                break
+            last = steps[-1].number
+            selection.add(ready)
+            has_turn = has_turn or selection.is_cut or len(ready) < len(after_moved)
+        else:
+            has_turn = True
+        if selection.messages:
+            self._database.run(plan_records.note, plan.id, selection.messages)
+        if not selection.chosen:
             return has_turn
-        for step in self._database.run(plan_records.start, plan.id, chosen):
+        for step in self._database.run(plan_records.start, plan.id, selection.chosen):
             LOG.info("Plan %s: move %d of volume %s begins, to %s", plan.id, step.number, step.volume_id, step.target)
             self._request(plan, step)
         return True
 
-    def _choose(self, ready: Sequence[MoveStepRow], slots: Slots) -> tuple[list[int], dict[int, str]]:
-        """Return the numbers of the steps that may begin now, and why others no longer hold.
-
-        Steps beyond the limits are in neither.
-        """
-        chosen: list[int] = []
-        reasons: dict[int, str] = {}
-        model: PoolModel | None = None
-        volumes = {}
-        for step in ready:
-            load = Load(step.source, step.target, step.size_gb)
-            if not slots.allow(load):
-                continue
-            if model is None:
-                model = self._planner.model()
-                volumes = self._planner.volumes().read([step.volume_id for step in ready])
-            volume = volumes.get(step.volume_id)
-            if volume is None:
-                reasons[step.number] = f"volume {step.volume_id} no longer exists"
-            elif volume.pool != step.source:
-                reasons[step.number] = f"volume {step.volume_id} is in {volume.pool}"
-            elif volume.size_gb != step.size_gb:
-                reasons[step.number] = f"volume {step.volume_id} has {volume.size_gb} GiB now"
-            elif isinstance(placement := model.accepts(volume, step.target), str):
-                reasons[step.number] = placement
-            else:
-                # Its copy counts in the target from now on, and the source keeps its own until the end.
-                model.copy(volume, placement)
-                slots.take(load)
-                chosen.append(step.number)
-        return chosen, reasons
-
     # Plans.
 
-    def _plan_anew(self, plan: MovePlanRow, steps: Sequence[MoveStepRow]) -> None:
+    def _plan_anew(self, plan: MovePlanRow) -> None:
         """Make a plan anew from where it stands, or end it: its goal is reached, or it makes no progress."""
         with self._database.reading() as session:
             now = session.execute(sa.select(models.utcnow())).scalar_one()
-            if now < plan.next_plan_at or step_outcomes.unsettled(session, steps):
+            if now < plan.next_plan_at or step_outcomes.unsettled(session, plan.id, plan.generation):
                 return
+            steps = plan_records.steps(session, plan.id, plan.generation)
             held = plan_records.held_by_others(session, plan.id)
         query = PlanQuery(goal=plan.goal, arguments=plan.arguments)
         try:
@@ -285,6 +265,66 @@ class PlanExecutor:
             return False
         self._events.write(session, plan_events.ended(plan, plan_progress.load(session, [plan])[plan.id]))
         return True
+
+
+class _Selection:
+    """The steps that may begin now, beside those that ``slots`` has, by the pools and volumes of the moment.
+
+    ``chosen`` are their numbers, and ``messages`` say why others no longer hold, unless their rows say so already. It
+    ``is_cut`` if the limits keep a step from both.
+    """
+
+    def __init__(self, planner: Planner, slots: Slots) -> None:
+        self.chosen: list[int] = []
+        self.messages: dict[int, str] = {}
+        self.is_cut = False
+        self._planner, self._slots = planner, slots
+        self._model: PoolModel | None = None
+
+    def add(self, ready: Sequence[MoveStepRow]) -> None:
+        """Look at further steps, in their order."""
+        allowed = [step for step in ready if self._slots.allow(_load(step))]
+        self.is_cut = self.is_cut or len(allowed) < len(ready)
+        if not allowed:
+            return
+        self._model = model = self._model or self._planner.model()
+        volumes = self._planner.volumes().read([step.volume_id for step in allowed])
+        for step in allowed:
+            if not self._slots.allow(_load(step)):
+                self.is_cut = True
+                continue
+            volume = volumes.get(step.volume_id)
+            if volume is None:
+                message = f"volume {step.volume_id} no longer exists"
+            elif volume.pool != step.source:
+                message = f"volume {step.volume_id} is in {volume.pool}"
+            elif volume.size_gb != step.size_gb:
+                message = f"volume {step.volume_id} has {volume.size_gb} GiB now"
+            elif isinstance(placement := model.accepts(volume, step.target), str):
+                message = placement
+            else:
+                # Its copy counts in the target from now on, and the source keeps its own until the end.
+                model.copy(volume, placement)
+                self._slots.take(_load(step))
+                self.chosen.append(step.number)
+                continue
+            if step.message != message:
+                self.messages[step.number] = message
+
+
+def _load(step: MoveStepRow) -> Load:
+    return Load(step.source, step.target, step.size_gb)
+
+
+def _with_room(
+    session: orm.Session, plan: MovePlanRow, steps: Sequence[MoveStepRow]
+) -> tuple[list[MoveStepRow], list[MoveStepRow]]:
+    """Return the steps whose earlier moves have ended well, and those of them whose room is in the figures."""
+    earlier = plan_records.numbered_steps(session, plan.id, {number for step in steps for number in step.after})
+    moved = {step.number: step.volume_id for step in earlier if step.state == tables.MOVED}
+    after_moved = [step for step in steps if all(number in moved for number in step.after)]
+    unsettled = step_outcomes.unsettled(session, plan.id, plan.generation) if moved else set()
+    return after_moved, [step for step in after_moved if unsettled.isdisjoint(moved[n] for n in step.after)]
 
 
 def _obstacle(plan: MovePlan, steps: Sequence[MoveStepRow]) -> str:

@@ -5,7 +5,8 @@ A step is an ordinary migration with a request id of its own. So its row tells o
 its claim and its volume tell the rest, and any scheduler can look at them.
 """
 
-from collections.abc import Iterable, Sequence
+import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -93,21 +94,23 @@ def _ended(step: MoveStepRow, pool: str | None, reason: str | None) -> StepOutco
     return StepOutcome(tables.SKIPPED, f"the volume {place} meanwhile")
 
 
-def unsettled(session: orm.Session, steps: Iterable[MoveStepRow]) -> set[str]:
-    """Return the volumes of ended steps whose room is not free yet, or not in the figures.
+def unsettled(session: orm.Session, plan_id: str, generation: int) -> set[str]:
+    """Return the volumes of ended steps of a generation whose room is not free yet, or not in the figures.
 
     The old copy is still there, or no report of one of the backends has begun since the end. A step that ended long ago
     no longer counts.
     """
     now = session.execute(sa.select(models.utcnow())).scalar_one()
-    recent = {
-        step.volume_id
-        for step in steps
-        if step.ended_at is not None and (models.age(now, step.ended_at) or 0.0) < _LONGEST_SETTLEMENT
-    }
+    recent = session.scalars(
+        sa.select(MoveStepRow.volume_id).where(
+            MoveStepRow.plan_id == plan_id,
+            MoveStepRow.generation == generation,
+            MoveStepRow.ended_at > now - datetime.timedelta(seconds=_LONGEST_SETTLEMENT),
+        )
+    ).all()
     claim = models.Claim
     volume_ids: set[str] = set()
-    for chunk in dialects.in_chunks(sorted(recent)):
+    for chunk in dialects.in_chunks(sorted(set(recent))):
         volume_ids |= set(
             session.scalars(
                 sa.select(claim.volume_id).where(

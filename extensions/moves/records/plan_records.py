@@ -139,6 +139,41 @@ def steps(session: orm.Session, plan_id: str, generation: int | None = None) -> 
     return session.scalars(statement.order_by(MoveStepRow.number)).all()
 
 
+def active_steps(session: orm.Session, plan_id: str) -> Sequence[MoveStepRow]:
+    """Return the steps of a plan that are moving and those that have failed, in their order."""
+    row = MoveStepRow
+    active = row.state.in_((tables.MOVING, tables.STEP_FAILED))
+    return session.scalars(sa.select(row).where(row.plan_id == plan_id, active).order_by(row.number)).all()
+
+
+def waiting_loads(session: orm.Session, plan_id: str, generation: int) -> list[Load]:
+    """Return the pairs of pools between which steps wait, each with the size of the smallest one."""
+    row = MoveStepRow
+    statement = sa.select(row.source, row.target, sa.func.min(row.size_gb)).where(
+        row.plan_id == plan_id, row.generation == generation, row.state == tables.WAITING
+    )
+    return [Load(*pair) for pair in session.execute(statement.group_by(row.source, row.target))]
+
+
+def waiting_steps(session: orm.Session, plan_id: str, generation: int, after: int, limit: int) -> Sequence[MoveStepRow]:
+    """Return the next steps that wait: at most ``limit``, with numbers above ``after``, in their order."""
+    row = MoveStepRow
+    statement = sa.select(row).where(
+        row.plan_id == plan_id, row.generation == generation, row.state == tables.WAITING, row.number > after
+    )
+    return session.scalars(statement.order_by(row.number).limit(limit)).all()
+
+
+def numbered_steps(session: orm.Session, plan_id: str, numbers: Collection[int]) -> list[MoveStepRow]:
+    """Return the steps of a plan with these numbers, in their order."""
+    row = MoveStepRow
+    rows: list[MoveStepRow] = []
+    for chunk in dialects.in_chunks(sorted(set(numbers))):
+        statement = sa.select(row).where(row.plan_id == plan_id, row.number.in_(chunk))
+        rows += session.scalars(statement.order_by(row.number))
+    return rows
+
+
 def moving(session: orm.Session) -> list[Load]:
     """Return the moves of all plans that are under way."""
     rows = session.execute(
@@ -163,11 +198,13 @@ def start(session: orm.Session, plan_id: str, numbers: Sequence[int]) -> list[Mo
     if plan is None or plan.state != tables.RUNNING:
         return []
     slots = Slots(limits_of(plan), moving(session))
-    waiting = {step.number: step for step in steps(session, plan_id, plan.generation) if step.state == tables.WAITING}
+    rows = {step.number: step for step in numbered_steps(session, plan_id, numbers)}
     started = []
     for number in numbers:
-        step = waiting.get(number)
-        if step is None or not slots.allow(load := Load(step.source, step.target, step.size_gb)):
+        step = rows.get(number)
+        if step is None or step.generation != plan.generation or step.state != tables.WAITING:
+            continue
+        if not slots.allow(load := Load(step.source, step.target, step.size_gb)):
             continue
         if _set_step(session, step, tables.WAITING, state=tables.MOVING, message=None, started_at=models.utcnow()):
             slots.take(load)
@@ -177,9 +214,8 @@ def start(session: orm.Session, plan_id: str, numbers: Sequence[int]) -> list[Mo
 
 def note(session: orm.Session, plan_id: str, messages: Mapping[int, str]) -> None:
     """Record why steps wait."""
-    for step in steps(session, plan_id):
-        if step.number in messages:
-            _set_step(session, step, tables.WAITING, message=messages[step.number])
+    for step in numbered_steps(session, plan_id, messages):
+        _set_step(session, step, tables.WAITING, message=messages[step.number])
 
 
 def end_step(session: orm.Session, plan_id: str, number: int, state: str, message: str | None) -> bool:
@@ -257,8 +293,9 @@ def add_generation(
     if plan.state != tables.RUNNING or plan.generation != generation:
         return False
     hold(session, plan_id, moves)
-    earlier = steps(session, plan_id)
-    has_progress = any(step.generation == generation and step.state == tables.MOVED for step in earlier)
+    row = MoveStepRow
+    has_moved = sa.exists().where(row.plan_id == plan_id, row.generation == generation, row.state == tables.MOVED)
+    has_progress = bool(session.scalar(sa.select(has_moved)))
     _skip_waiting(session, plan_id, "the plan was made anew")
     now = session.execute(sa.select(models.utcnow())).scalar_one()
     plan.generation = generation + 1
@@ -266,7 +303,7 @@ def add_generation(
     plan.message = message
     plan.next_plan_at = now if has_progress else now + datetime.timedelta(seconds=pause_s)
     session.flush()
-    last = max((step.number for step in earlier), default=0)
+    last = session.scalar(sa.select(sa.func.max(row.number)).where(row.plan_id == plan_id)) or 0
     _insert_steps(session, plan_id, generation + 1, last, moves)
     return True
 

@@ -9,6 +9,7 @@ from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.turns import Killed
 from tonnage.capacity import errors
 from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records.tables import MoveStepRow
 from tonnage.rpc.messages import DeleteVolume
 
 A, B, C = "a@x#p", "b@x#p", "c@x#p"
@@ -240,6 +241,62 @@ def test_two_schedulers_that_carry_on_the_same_plan_move_each_volume_once() -> N
     assert plans.state() == "finished"
     assert [row[3] for row in plans.steps()] == ["moved"] * 4
     assert plans.rows("SELECT COUNT(*) FROM request_keys WHERE request_id LIKE 'move-%'") == [(4,)]
+
+
+def test_a_round_reads_few_steps_of_a_plan_with_many() -> None:
+    plans = world({A: [1, 1, 1]}, {A: 5000, B: 5000})
+    plans.apply("empty", target=A, limits={"moves": 1})
+    [volume, *_] = plans.places()
+    rows = [
+        {"plan": PLAN, "number": number, "volume": volume, "source": A, "target": B, "state": state}
+        for first, count, state in ((4, 2000, "waiting"), (2004, 2000, "moved"))
+        for number in range(first, first + count)
+    ]
+    with plans.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO move_steps (plan_id, number, generation, volume_id, size_gb, source, target, after_steps, "
+                "reason, state) VALUES (:plan, :number, 1, :volume, 1, :source, :target, '[]', '', :state)"
+            ),
+            rows,
+        )
+    executor = plans.executor(plans.schedulers[0])
+    with Reads(plans.engine) as first:
+        executor.work()
+    assert [row[3] for row in plans.steps()][:4] == ["moving", "waiting", "waiting", "waiting"]
+    assert 1 <= first.steps <= 110, "a page, and the step that begins"
+    with Reads(plans.engine) as busy:
+        executor.work()
+    assert busy.steps == 1, "the step that is moving"
+    assert busy.statements <= 16
+    plans.report_everything()
+    with Reads(plans.engine) as ended:
+        executor.work()
+    assert [row[3] for row in plans.steps()][:4] == ["moved", "moving", "waiting", "waiting"]
+    assert ended.steps <= 110
+
+
+class Reads:
+    """Counts the statements of an engine, and the rows of steps that are loaded."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.statements = self.steps = 0
+        self._engine = engine
+
+    def __enter__(self) -> "Reads":
+        sa.event.listen(self._engine, "before_cursor_execute", self._count_statement)
+        sa.event.listen(MoveStepRow, "load", self._count_step)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sa.event.remove(self._engine, "before_cursor_execute", self._count_statement)
+        sa.event.remove(MoveStepRow, "load", self._count_step)
+
+    def _count_statement(self, *arguments: object) -> None:
+        self.statements += 1
+
+    def _count_step(self, *arguments: object) -> None:
+        self.steps += 1
 
 
 def _die(*arguments: object) -> None:

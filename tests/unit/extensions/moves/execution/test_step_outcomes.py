@@ -80,7 +80,7 @@ def test_the_room_of_a_move_is_unsettled_until_reports_show_it(plans: PlanWorld)
 
     def unsettled() -> set[str]:
         with database.reading() as session:
-            return step_outcomes.unsettled(session, plan_records.steps(session, PLAN))
+            return step_outcomes.unsettled(session, PLAN, 1)
 
     request(plans)
     plans._flush()
@@ -96,4 +96,4 @@ def test_a_backend_that_stays_away_is_not_waited_for(plans: PlanWorld) -> None:
     plans.executor(plans.schedulers[0]).work()
     plans.pass_time(61)
     with plans.schedulers[0].core.database.reading() as session:
-        assert step_outcomes.unsettled(session, plan_records.steps(session, PLAN)) == set()
+        assert step_outcomes.unsettled(session, PLAN, 1) == set()

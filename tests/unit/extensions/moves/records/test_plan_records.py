@@ -113,3 +113,19 @@ def test_a_plan_with_a_held_pool_leaves_no_row(cloud: Cloud) -> None:
         start_plan(cloud)
     with cloud.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM move_plans").scalar() == 1
+
+
+def test_steps_are_read_by_state_page_and_number(cloud: Cloud) -> None:
+    plan_id = start_plan(cloud)
+    run = cloud.database.run
+    assert run(plan_records.waiting_loads, plan_id, 1) == [("h@a#p", "h@b#p", 20)]
+    assert run(plan_records.waiting_loads, plan_id, 2) == []
+    assert [step.number for step in run(plan_records.waiting_steps, plan_id, 1, 0, 1)] == [1]
+    assert [step.number for step in run(plan_records.waiting_steps, plan_id, 1, 1, 9)] == [2]
+    assert run(plan_records.waiting_steps, plan_id, 2, 0, 9) == []
+    assert [step.number for step in run(plan_records.numbered_steps, plan_id, [2, 7])] == [2]
+    run(plan_records.start, plan_id, [1])
+    assert [step.number for step in run(plan_records.active_steps, plan_id)] == [1]
+    run(plan_records.end_step, plan_id, 1, tables.STEP_FAILED, "no")
+    assert [step.number for step in run(plan_records.active_steps, plan_id)] == [1]
+    assert [step.number for step in run(plan_records.waiting_steps, plan_id, 1, 0, 9)] == [2]
