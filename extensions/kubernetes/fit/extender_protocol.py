@@ -96,7 +96,7 @@ class Extender:
             volumes = pod_volumes.unprovisioned(pod, self._cluster)
             if not volumes:
                 extender_instruments.PODS.labels("no_volumes").inc()
-                return sent_nodes.answer(range(len(sent_nodes.names)), {}, {})
+                return sent_nodes.answer(range(len(sent_nodes.names)), {})
             decision, node_claim = self._decide(pod, volumes, self._nodes(sent_nodes))
         except errors.NotFound as error:
             extender_instruments.PODS.labels("error").inc()
@@ -223,7 +223,7 @@ class Extender:
         LOG.info(
             "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
         )
-        return sent_nodes.answer(rows, failed, failed)
+        return sent_nodes.answer(rows, failed)
 
     @staticmethod
     def _reasons(sent_nodes: "_SentNodes", decision: Decision) -> dict[str, str]:
@@ -247,8 +247,8 @@ class _SentNodes:
         self.names = [node.metadata.name for node in nodes]
         self.labels = {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
-    def answer(self, rows: Sequence[int], failed: dict[str, str], unresolvable: dict[str, str]) -> FilterResult:
-        result = FilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
+    def answer(self, rows: Sequence[int], failed: dict[str, str]) -> FilterResult:
+        result = FilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=failed)
         if self._raw is None:
             result.node_names = [self.names[row] for row in rows]
         else:
