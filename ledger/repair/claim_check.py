@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import listings
@@ -85,7 +86,10 @@ class GrownVolume:
 
 
 def grown(session: orm.Session, volume_id: str | None = None) -> Iterator[GrownVolume]:
-    """Yield the volumes that have grown on the storage; all of them, or the one with this id."""
+    """Yield the volumes that have grown on the storage; all of them, or the one with this id.
+
+    A size that no volume can have is left out.
+    """
     volume, claim, table = models.Volume, models.Claim, models.Discrepancy
     of_volume = (
         sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb).label("claimed"))
@@ -106,7 +110,7 @@ def grown(session: orm.Session, volume_id: str | None = None) -> Iterator[GrownV
         statement = statement.where(volume.id == volume_id)
     for row in session.execute(statement):
         listed_gb = listings.whole_size(row.listed_gb)
-        if int(row.claimed) == row.ledger_gb and listed_gb > row.ledger_gb:
+        if int(row.claimed) == row.ledger_gb < listed_gb <= MAX_SIZE_GB:
             yield GrownVolume(id=row.id, pool_id=row.pool_id, claimed_gb=int(row.claimed), listed_gb=listed_gb)
 
 

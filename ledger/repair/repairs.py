@@ -203,7 +203,6 @@ def _adopt_size(session: orm.Session, volume_id: str) -> list[Change]:
     row = session.get(volume, volume_id, with_for_update=True)
     if row is None or list(claim_check.grown(session, volume_id)) != [grown]:
         raise StaleRead(f"volume {volume_id} has changed")
-    in_pool = sa.and_(claim.volume_id == volume_id, claim.pool_id == grown.pool_id)
     session.add(
         claim(
             id=str(uuid.uuid4()),
@@ -216,7 +215,7 @@ def _adopt_size(session: orm.Session, volume_id: str) -> list[Change]:
             size_gb=grown.listed_gb - grown.claimed_gb,
             physical_gb=0,
             target_size_gb=grown.listed_gb,
-            provisioning=session.scalar(sa.select(claim.provisioning).where(in_pool).limit(1)),
+            provisioning=row.provisioning,
             contained=True,
         )
     )

@@ -36,7 +36,7 @@ class AgentImporter:
         self._ledger = ledger
         self._lifetime = lifetime
         self._type_pools, self._type_driver = type_pools, type_driver
-        #: The last logged failure of each pool that cannot be imported. A failure is logged again only if it changes.
+        #: The last failure of each pool and class that cannot be imported. It is logged again only if it changes.
         self._logged_failures: dict[str, str] = {}
         #: Names of all agents' pools, present and past, and of their drivers.
         self._agent_pool_names: frozenset[str] = frozenset()
@@ -75,14 +75,17 @@ class AgentImporter:
     def _changes_in(
         self, session: orm.Session, driver_name: str | None = None
     ) -> tuple[dict[str, dict[str, list[PoolPatch]]], Mapping[str, str]]:
-        """Return the pools to write, by driver and storage class, and the pools that cannot be imported, with reasons.
+        """Return the pools to write, by driver and storage class, and the reasons of what cannot be imported.
 
         With ``driver_name``, only the pools of this driver are returned.
         """
         now = capacity_claims.now(session)
         reported_pools = agent_pools.read(session, self._lifetime)
+        failures = {f"Pool {name}": failure for name, failure in reported_pools.failures.items()}
         if self._type_pools is not None:
-            reported_pools.by_driver.setdefault(self._type_driver, []).extend(self._type_pools.read(session))
+            pools, class_failures = self._type_pools.read(session)
+            reported_pools.by_driver.setdefault(self._type_driver, []).extend(pools)
+            failures |= {f"Storage class {name}": failure for name, failure in class_failures.items()}
         self._agent_pool_names |= reported_pools.names
         self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
         driver_names = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
@@ -105,12 +108,12 @@ class AgentImporter:
             )
             if changes:
                 changes_by_driver[driver.name] = changes
-        return changes_by_driver, reported_pools.failures
+        return changes_by_driver, failures
 
     def _log_failures(self, failures: Mapping[str, str]) -> None:
         for name, failure in failures.items():
             if self._logged_failures.get(name) != failure:
-                LOG.warning("Pool %s is not imported: %s", name, failure)
+                LOG.warning("%s is not imported: %s", name, failure)
         self._logged_failures = dict(failures)
 
 

@@ -60,22 +60,25 @@ class TypePools:
         self._refresh = LedgerRefresh(self._hosts, time.monotonic)
         self._capabilities = CapabilitiesFilter(SimpleNamespace())
 
-    def read(self, session: orm.Session) -> list[AgentPool]:
-        """Return the pools of each class.
-
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a volume type that does not exist.
-        """
+    def read(self, session: orm.Session) -> tuple[list[AgentPool], dict[str, str]]:
+        """Return the pools of all classes, and the reasons of classes without a volume type: their figures expire."""
         if (rules := scheduling_rules.find(session)) is not None:
             ratio = rules.default_ratio if rules.default_ratio == AUTO else float(rules.default_ratio)
             self._hosts.apply_rules(ratio, Calculation(rules.calculation), rules.generation)
         self._refresh.refresh(session)
         self._refresh.refresh_counters(session, [entry.id for entry in self._hosts.entries.values()])
         collected_at = _collection_times(session)
-        return [
-            pool
-            for storage_class, type_name in self._classes.items()
-            for pool in self._pools(storage_class, type_name, self._extra_specs(session, type_name), collected_at)
-        ]
+        pools: list[AgentPool] = []
+        failures: dict[str, str] = {}
+        for storage_class, type_name in self._classes.items():
+            if (specs := self._extra_specs(session, type_name)) is None:
+                failures[storage_class] = (
+                    f"option [kubernetes] volume_type_classes names the volume type {type_name}, and the ledger has "
+                    "none of this name: name another one, or give its extra specs, as in volume_backend_name=ceph"
+                )
+            else:
+                pools += self._pools(storage_class, type_name, specs, collected_at)
+        return pools, failures
 
     def _pools(
         self,
@@ -108,16 +111,11 @@ class TypePools:
             )
             yield AgentPool(storage_class, pool, present=True)
 
-    def _extra_specs(self, session: orm.Session, type_name: str) -> Mapping[str, str]:
+    def _extra_specs(self, session: orm.Session, type_name: str) -> Mapping[str, str] | None:
         if type_name in self._literal_specs:
             return self._literal_specs[type_name]
         volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.name == type_name))
-        if volume_type is None:
-            raise errors.ConfigurationError(
-                f"option [kubernetes] volume_type_classes names the volume type {type_name}, and the ledger has none "
-                "of this name: name another one, or give its extra specs, as in volume_backend_name=ceph"
-            )
-        return volume_type.extra_specs
+        return None if volume_type is None else volume_type.extra_specs
 
     def _topology(self, zone: str) -> NodeSelector | None:
         if not self._zone_label or not zone:

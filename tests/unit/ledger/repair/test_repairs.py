@@ -95,6 +95,8 @@ def test_a_volume_that_has_grown_on_the_storage_counts_with_its_size(records: Re
     [
         # Giving up capacity is the owner's decision.
         (1, 2, None),
+        # No volume can have such a size.
+        (1e12, 2, None),
         # The claims have changed since the listing.
         (4, 1, None),
         (4, 2, {"verb": "extend", "state": "pending", "size_gb": 2, "target_size_gb": 4, "contained": False}),

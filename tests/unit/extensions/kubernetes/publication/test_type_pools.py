@@ -133,9 +133,16 @@ def test_a_pool_without_room_for_a_type_has_none_and_one_that_leaves_expires(
     assert list(pools(ledger, csi="any")) == [("csi", "h@a#pool")]
 
 
-def test_a_type_that_is_not_there_is_an_error_of_the_configuration(ledger: database.Database) -> None:
-    with pytest.raises(errors.ConfigurationError, match="names the volume type nothing, and the ledger has none"):
-        pools(ledger, csi="nothing")
+def test_a_class_without_its_volume_type_costs_no_other_class(
+    ledger: database.Database, report: Callable[..., None]
+) -> None:
+    add_type(ledger, "any")
+    report("h@a")
+    with ledger.reading() as session:
+        read_pools, failures = TypePools({"gone": "nothing", "csi": "any"}, ZONE, 3600.0).read(session)
+    assert [pool.storage_class for pool in read_pools] == ["csi"]
+    assert failures.keys() == {"gone"}
+    assert "names the volume type nothing, and the ledger has none" in failures["gone"]
 
 
 @pytest.mark.parametrize("spec", ["provisioning:max_vol_size=much", "provisioning:type=thinner"])
