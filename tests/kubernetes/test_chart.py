@@ -259,6 +259,12 @@ def test_agents_are_one_on_each_node() -> None:
     host = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     mounted = {mount["mountPath"]: host[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in host}
     assert mounted == paths
+    # A node does not get the URL of the database.
+    [configuration] = [volume for volume in spec["volumes"] if "projected" in volume]
+    assert [source["secret"]["name"] for source in configuration["projected"]["sources"][1:]] == ["tonnage-agent"]
+    secret = objects["Secret", "tonnage-agent"]["stringData"]["secret.conf"]
+    assert "transport_url" in secret
+    assert "connection" not in secret
     for body in objects.values():
         if body["kind"] in ("DaemonSet", "Deployment"):
             labels = body["spec"]["template"]["metadata"]["labels"]
