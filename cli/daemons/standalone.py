@@ -135,6 +135,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
     signals.handle(lambda: stopped.set() if started.is_set() else _end_at_once(), changed.set)
     with contextlib.ExitStack() as cleanup:
         report_interval.check(conf, alone=True)
+        enabled_extensions.check(conf)
         authenticator = authentication.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)

@@ -34,6 +34,17 @@ def test_it_is_ready_with_its_pools_and_changes_its_backends_on_sighup(files: Da
     assert process.log.read_text().endswith("Tonnage has stopped\n")
 
 
+def test_an_option_that_an_extension_cannot_use_ends_it_with_one_line(files: DaemonFiles) -> None:
+    files.make_ledger()
+    conf = files.write("a", enabled_extensions="moves")
+    conf.write_text(f"{conf.read_text()}\n[moves]\nhours = 25-30\n")
+    ended = run_program("tonnage-standalone", "--config-file", conf)
+    assert ended.code == 1
+    assert ended.error.splitlines()[-1].endswith(
+        "option [moves] hours is '25-30': expected two hours of the day such as 22-06"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -30,6 +30,15 @@ def test_no_pool_is_taken_above_the_level() -> None:
     assert "would then be above the level of this plan" in plan.staying[0].reason
 
 
+def test_a_pool_without_thin_volumes_promises_no_more_than_it_has() -> None:
+    """Whatever ratio it reports, or the schedulers have as the default."""
+    cloud = Cloud().add("a", 100, [30, 30], ratio=20.0).add("b", 100, ratio=20.0)
+    plan = cloud.plan("balance", points=10)
+    assert moves_of(plan) == [(30, "a", "b")]
+    assert plan.goal == "balance 2 pools within 10 points of their mean, 30.0 %"
+    assert plan.moves[0].target_level.promise_limit_gb == 100
+
+
 def test_only_the_pools_that_are_named_take_part() -> None:
     cloud = Cloud().add("a", 100, [40, 40]).add("b", 100).add("c", 1000)
     assert moves_of(cloud.plan("balance", pools=["h@a#p", "h@b#p"])) == [(40, "a", "b")]
