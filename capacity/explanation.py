@@ -64,7 +64,8 @@ class Explanation:
 
     ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are the names of
     the called filters, in their order. ``ignored_hints`` and ``ignored_specs`` have a text for each hint, and each
-    extra spec, that no enabled filter reads.
+    extra spec, that no enabled filter reads. ``advice`` are sentences of extensions about what would make a refused
+    request possible.
     """
 
     request: str
@@ -75,6 +76,7 @@ class Explanation:
     refusal: Refusal | None = None
     ignored_hints: tuple[str, ...] = ()
     ignored_specs: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     def ranked(self) -> list[PoolVerdict]:
         """Return the verdicts: the chosen pool, the other candidates by weight, those ranked last, the refused pools.

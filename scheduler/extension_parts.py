@@ -28,6 +28,7 @@ from tonnage.scheduler.observers.extension_events import EventObserver, Extensio
 from tonnage.scheduler.periodic.periodic_tasks import PurgeFunction
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.preparation import Preparation
+from tonnage.scheduler.simulation.adviser import Adviser
 from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
 
 
@@ -81,6 +82,7 @@ class SchedulerParts:
     decision_observers: Sequence[DecisionObserver] = ()
     event_observers: Sequence[EventObserver] = ()
     preparations: Sequence[Preparation] = ()
+    advisers: Sequence[Adviser] = ()
     rpc_handlers: Sequence[RpcHandler[Any, Any]] = ()
     purges: Sequence[PurgeFunction] = ()
     background: Sequence[BackgroundWork] = ()
@@ -99,6 +101,7 @@ class ExtensionParts:
     report_observers: list[ReportObserver] = field(default_factory=list)
     decision_observers: list[DecisionObserver] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
+    advisers: list[Adviser] = field(default_factory=list)
     rpc_handlers: list[RpcHandler[Any, Any]] = field(default_factory=list)
     purges: list[PurgeFunction] = field(default_factory=list)
     background: list[BackgroundWork] = field(default_factory=list)
@@ -116,6 +119,7 @@ class ExtensionParts:
                 *parts.decision_observers,
                 *parts.event_observers,
                 *parts.preparations,
+                *parts.advisers,
             ]
             for hook in hooks:
                 hook.extension = name
@@ -124,6 +128,7 @@ class ExtensionParts:
             if parts.event_observers:
                 context.events.observers += parts.event_observers
             merged.preparations += parts.preparations
+            merged.advisers += parts.advisers
             merged.rpc_handlers += parts.rpc_handlers
             merged.purges += parts.purges
             merged.background += parts.background

@@ -57,7 +57,7 @@ from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionTh
 from tonnage.scheduler.extension_parts import PartsBuilder
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.pool_selection import Rules
-from tonnage.scheduler.simulation import pool_views, simulator
+from tonnage.scheduler.simulation import adviser, pool_views, simulator
 from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
 
 LOG = logging.getLogger(__name__)
@@ -332,7 +332,8 @@ class SchedulerManager:
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
         work = self.decisions.prepare(simulator.requests_of(question))
-        return self.decisions.simulator.what_if(question, work, self.decisions.snapshots.take())
+        results = self.decisions.simulator.what_if(question, work, self.decisions.snapshots.take())
+        return adviser.with_advice(question, results, self.extensions.advisers)
 
     def _submit(self, work: CreateGroup | PlaceableVolume) -> futures.Future[Answer | GroupAnswer]:
         """Have a request decided in the next batch."""

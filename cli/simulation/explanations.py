@@ -84,7 +84,7 @@ def columns(rows: Sequence[VerdictRow]) -> list[Column]:
 
 
 def notes(explanation: "Explanation", shown: Sequence[VerdictRow]) -> list[str]:
-    """Return a line for each shown pool with an ``auto`` ratio, and for each weigher that has failed."""
+    """Return a line for each shown pool with an ``auto`` ratio and for each weigher that has failed, and the advice."""
     ratios = [(row.of.pool, row.of.auto_ratio) for row in shown if row.of.auto_ratio is not None]
     failures = {weight.weigher: weight.failure for verdict in explanation.verdicts for weight in verdict.weights}
     return [
@@ -94,6 +94,7 @@ def notes(explanation: "Explanation", shown: Sequence[VerdictRow]) -> list[str]:
             for weigher, failure in failures.items()
             if failure is not None
         ),
+        *explanation.advice,
     ]
 
 

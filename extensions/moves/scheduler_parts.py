@@ -15,6 +15,7 @@ from tonnage.extensions.moves.plan_start import PlanStarter
 from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.records.hours import Hours
 from tonnage.extensions.moves.records.plan_limits import Limits
+from tonnage.extensions.moves.room_adviser import RoomAdviser
 from tonnage.rpc.handlers import RpcHandler
 from tonnage.scheduler.extension_parts import SchedulerContext, SchedulerParts
 
@@ -28,9 +29,12 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     timeout, events = section.no_progress_timeout, context.events
     executor = PlanExecutor(context.database, planner, context.move, timeout, clocks, events)
     starter = PlanStarter(context.database, planner, limits, events)
+    adviser = RoomAdviser(planner)
     return SchedulerParts(
+        advisers=[adviser],
         rpc_handlers=[RpcHandler(PLAN_MOVES, starter.preview), RpcHandler(APPLY_MOVES, starter.apply)],
         background=[PlanThread(executor, context.membership)],
+        closers=[adviser.close],
     )
 
 

@@ -69,6 +69,7 @@ export function Explanation({ explanation }) {
   ];
   return html`<p class=${explanation.pool === null ? "answer refused" : "answer"}>${explanation.message}</p>
     ${[...explanation.ignored_hints, ...explanation.ignored_specs].map((words) => html`<p class="note">Note: ${words}</p>`)}
+    ${(explanation.advice ?? []).map((words) => html`<p class="note">${words}</p>`)}
     ${shown.length > 0 && html`<${Table} caption="Pools" columns=${columns} rows=${shown} keyOf=${(verdict) => verdict.pool} />`}
     ${ranked.length > shown.length && html`<p class="note">${(ranked.length - shown.length).toLocaleString("en")} more pools, which the command below lists with --rows 0.</p>`}`;
 }

@@ -56,6 +56,11 @@ def test_a_failed_weigher_has_one_note() -> None:
     assert explanations.notes(EXPLANATION, rows) == ["OddWeigher failed and counts 0 for every pool: ValueError: boom"]
 
 
+def test_advice_is_a_note() -> None:
+    refused = Explanation("4 GiB", None, "No pool for 4 GiB", (REFUSED,), advice=("1 move would make room",))
+    assert explanations.notes(refused, explanations.rows(refused)) == ["1 move would make room"]
+
+
 def test_null_weights_become_nan() -> None:
     answer = explanations.with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
     assert math.isnan(answer[0]["weights"][0]["raw"])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adviser that offers moves: which would make room for a request that is refused."""
+
+import logging
+import shlex
+import threading
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Protocol
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import NO_CAPACITY
+from tonnage.capacity.explanation import Explanation
+from tonnage.extensions.moves.goals.fit import Fit
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
+from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler.simulation.adviser import Adviser
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that an explanation waits for a plan.
+LONGEST_PLAN = 5.0
+
+
+class Planner(Protocol):
+    """Makes plans."""
+
+    def plan(self, query: PlanQuery) -> MovePlan:
+        """Return a plan for a goal."""
+
+
+class RoomAdviser(Adviser):
+    """Plans moves for a create that lacks room, in a thread of its own, and waits ``timeout`` seconds for the plan.
+
+    There is no advice while another plan for one is still being made.
+    """
+
+    def __init__(self, planner: Planner, timeout: float = LONGEST_PLAN) -> None:
+        self._planner, self._timeout = planner, timeout
+        self._thread = futures.ThreadPoolExecutor(1, thread_name_prefix="room-adviser")
+        self._is_free = threading.Semaphore()
+
+    def advise(self, message: CreateVolume, explanation: Explanation) -> Sequence[str]:
+        """Return the number of moves and their GiB, with the command that shows them, if moves make room.
+
+        A request with hints, a source or a group gets none: the goal does not have these.
+        """
+        nearest = None if explanation.refusal is None else explanation.refusal.nearest
+        has_more = message.hints or message.source_volume_id or message.group_id
+        if nearest is None or nearest.rejection.code != NO_CAPACITY or has_more:
+            return ()
+        named = {"volume_type": message.volume_type, "zone": message.availability_zone}
+        arguments = {name: value for name, value in named.items() if value}
+        plan = self._plan(PlanQuery(goal=Fit.name, arguments={"size": message.size_gb, **arguments}))
+        if plan is None or not plan.is_reached or not plan.moves:
+            return ()
+        options = {"volume_type": "--type", "zone": "--zone"}
+        words = [f" {options[name]} {shlex.quote(value)}" for name, value in arguments.items()]
+        return [f"{plan.amount} would make room: tonnage plan fit {message.size_gb}{''.join(words)}"]
+
+    def close(self) -> None:
+        """Begin no further plan."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _plan(self, query: PlanQuery) -> MovePlan | None:
+        """Return the plan; None if it takes too long, or cannot be made."""
+        if not self._is_free.acquire(blocking=False):
+            return None
+        try:
+            planned = self._thread.submit(self._planner.plan, query)
+        except RuntimeError:
+            # The scheduler ends.
+            self._is_free.release()
+            return None
+        planned.add_done_callback(lambda _: self._is_free.release())
+        try:
+            return planned.result(self._timeout)
+        except futures.TimeoutError:
+            LOG.info("No advice for a volume of %s GiB: no plan within %g s", query.arguments["size"], self._timeout)
+        except errors.TonnageError as error:
+            LOG.info("No advice for a volume of %s GiB: %s", query.arguments["size"], error.message)
+        return None
