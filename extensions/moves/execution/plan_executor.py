@@ -180,7 +180,10 @@ class PlanExecutor:
             slots = Slots(limits, plan_records.moving(session))
         if not pairs:
             return False
-        if not Hours.parse(limits.hours).is_open(self._clocks.local()):
+        is_open, waits = Hours.parse(limits.hours).is_open(self._clocks.local()), f"waits for the hours {limits.hours}"
+        if (plan.message == waits) == is_open:
+            self._database.run(plan_records.tell, plan.id, None if is_open else waits)
+        if not is_open:
             return True
         selection = _Selection(self._planner, slots)
         has_turn, last = False, 0

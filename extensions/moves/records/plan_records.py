@@ -20,6 +20,7 @@ from tonnage.extensions.moves.records.plan_limits import Limits, Load, Slots
 from tonnage.extensions.moves.records.tables import MovePlanPool, MovePlanRow, MoveStepRow
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects, paging
+from tonnage.ledger.db.database import StaleRead
 
 #: Keys by which a list of plans is sorted, and keys that filter it.
 SORT_KEYS: paging.SortKeys = {
@@ -89,7 +90,9 @@ def hold(session: orm.Session, plan_id: str, moves: Collection[PlannedMove]) -> 
             sa.select(MovePlanRow.id, MovePlanRow.summary, MovePlanRow.state)
             .join(MovePlanPool, MovePlanPool.plan_id == MovePlanRow.id)
             .where(MovePlanPool.pool == pool)
-        ).one()
+        ).one_or_none()
+        if holder is None:
+            raise StaleRead(f"pool {pool} was released meanwhile")
         if holder.id != plan_id:
             raise errors.Conflict(
                 f"pool {pool} is used by plan {holder.id} ({holder.summary}), which is {holder.state}: wait for its "
@@ -267,6 +270,12 @@ def resume(session: orm.Session, plan_id: str) -> None:
         plan.state = tables.RUNNING
         session.flush()
         _set_plan(session, plan_id, progress_at=models.utcnow(), next_plan_at=models.utcnow(), stalls=0)
+
+
+def tell(session: orm.Session, plan_id: str, message: str | None) -> None:
+    """Set the message of a running plan: why it waits, or None."""
+    if _lock(session, plan_id).state == tables.RUNNING:
+        _set_plan(session, plan_id, message=message)
 
 
 def stop(session: orm.Session, plan_id: str) -> None:

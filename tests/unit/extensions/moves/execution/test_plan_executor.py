@@ -71,7 +71,10 @@ def test_moves_begin_within_the_hours_alone() -> None:
     plans.apply("empty", target=A, limits={"hours": "22-06"})
     assert plans.carry_on(20) == "running"
     assert plans.steps() == [(1, 1, 10, "waiting")]
+    assert plans.rows("SELECT message FROM move_plans") == [("waits for the hours 22-06",)]
     plans.hour = 23
+    plans.executor(plans.schedulers[0]).work()
+    assert plans.rows("SELECT message FROM move_plans") == [(None,)]
     assert plans.carry_on() == "finished"
 
 
