@@ -76,6 +76,7 @@ class FaultRun:
         self._name_of = name_of
         self._starting = threading.Lock()
         self._watch = RowWatch(cinder.database)
+        self._began = time.monotonic()
         self.outcome = Outcome()
 
     def play(self, faults: int) -> None:
@@ -98,6 +99,10 @@ class FaultRun:
                 self._cinder.control(name)
             wait_for(lambda: not self._watch.waiting(0), "no request waits", 4 * PATIENCE)
         print(f"{bus.passed} messages on the bus, {bus.late} late, {bus.doubled} doubled")
+
+    def _note(self, text: str, since: float = 0.0) -> None:
+        """Print what has happened, with the seconds since the start of the run, less ``since``."""
+        print(f"{time.monotonic() - self._began - since:8.1f} s {text}")
 
     @contextlib.contextmanager
     def _running(self, tasks: Sequence[Callable[[threading.Event], None]]) -> Iterator[None]:
@@ -126,6 +131,7 @@ class FaultRun:
     def _start_again(self, name: str, clock: float) -> None:
         """Kill a service, start it again, and mostly wait until it serves: a start takes longer than most faults."""
         starts = self._starts(name)
+        self._note(f"kill {name}, clock {clock:+.0f} s")
         with self._starting:
             os.killpg(self._cinder.services[name].pid, signal.SIGKILL)
             self._cinder.services[name].wait()
@@ -147,6 +153,7 @@ class FaultRun:
         name = self._chance.choice((*SCHEDULERS, "volume"))
         process = psutil.Process(self._cinder.services[name].pid)
         everyone = [process, *process.children(recursive=True)]
+        self._note(f"suspend {name}")
         for each in everyone:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.suspend()
@@ -154,6 +161,7 @@ class FaultRun:
         for each in everyone:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.resume()
+        self._note(f"resume {name}")
 
     def _slow(self) -> None:
         """Let looks and creations last long."""
@@ -168,8 +176,10 @@ class FaultRun:
     def _restart(self) -> None:
         """Kill the database or the broker, and start it with its data."""
         server = self._chance.choice((self._mariadb, self._rabbitmq))
+        self._note(f"kill {server.name}")
         server.kill()
         server.start()
+        self._note(f"{server.name} is there again")
 
     # Users and operators
 
@@ -216,6 +226,7 @@ class FaultRun:
                     reason = self._name_of(row)
                     if not reason and row not in self._watch.waiting(2 * PATIENCE):
                         continue
+                    self._note(f"lost since then: {row.id} {row.status} {row.host}", self._watch.age(row))
                     received = self._watch.was_received(row.id)
                     self._remove(row)
                     if received:

@@ -58,6 +58,11 @@ class RowWatch:
         with self._engine.connect() as connection:
             return bool(connection.exec_driver_sql(_TAKEN, (volume_id,)).scalar_one())
 
+    def age(self, row: Row) -> float:
+        """Return the seconds for which the request of a volume has been without effect."""
+        now = time.monotonic()
+        return now - self._since.get((row.id, row.status, row.host), now)
+
     def waiting(self, seconds: float) -> list[Row]:
         """Return the volumes with a request that has been without effect for so many seconds."""
         now = time.monotonic()

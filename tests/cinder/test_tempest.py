@@ -3,10 +3,12 @@
 
 import collections
 import http.server
+import itertools
 import os
 import pathlib
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -141,7 +143,12 @@ def outcomes(keystone: Keystone, cinder: Cinder, image: str, folder: pathlib.Pat
 
 
 def _outcomes(running: Workspace, selected: str) -> dict[str, str]:
+    began = time.monotonic()
     results = running.run(selected, processes=2, left_out=_LEFT_OUT)
+    seconds = running.seconds()
+    print(f"{len(seconds)} tests in {time.monotonic() - began:.0f} s, the longest of them:")
+    for name, duration in itertools.islice(seconds.items(), 20):
+        print(f"{duration:8.1f} s {name}")
     print(running.failures())
     return {name: outcome for outcome, names in results.items() for name in names}
 

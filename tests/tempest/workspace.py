@@ -3,6 +3,7 @@
 
 import collections
 import csv
+import datetime
 import io
 import os
 import pathlib
@@ -56,13 +57,26 @@ class Workspace:
         # Failed tests are in the results too.
         options = ("--regex", selected, "--exclude-list", left_out, "--concurrency", str(processes))
         self._call("run", *options, cwd=self._folder, check=False)
+        found: dict[str, list[str]] = collections.defaultdict(list)
+        for row in self._rows():
+            found[row["status"]].append(row["test"])
+        return found
+
+    def seconds(self) -> Mapping[str, float]:
+        """Return the duration of each test of the last run in seconds, the longest first."""
+        found = {}
+        for row in self._rows():
+            if not row["stop_time"]:  # a test whose process has ended
+                continue
+            start, stop = (datetime.datetime.fromisoformat(row[name]) for name in ("start_time", "stop_time"))
+            found[row["test"]] = (stop - start).total_seconds()
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _rows(self) -> list[dict[str, str]]:
         results = self._output("stestr", "last", "--subunit")
         # Its exit code tells of failed tests.
         table = self._output("subunit2csv", "--no-passthrough", given=results, check=False).decode()
-        found: dict[str, list[str]] = collections.defaultdict(list)
-        for row in csv.DictReader(io.StringIO(table)):
-            found[row["status"]].append(row["test"])
-        return found
+        return list(csv.DictReader(io.StringIO(table)))
 
     def failures(self) -> str:
         """Return the details of the failed tests of the last run."""
