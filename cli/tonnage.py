@@ -26,7 +26,7 @@ def program() -> Program:
     """Return the program with the commands of the installed extensions."""
     return Program(
         "tonnage",
-        "Show the capacity of Tonnage, explain its decisions, create and delete volumes.",
+        "Show capacity, explain decisions, create, move and delete volumes.",
         "Exit status: 0, 1 error, 2 wrong usage, 3 found or refused, 141 output closed.",
         CommandTable(COMMANDS, "commands"),
     )

@@ -147,7 +147,7 @@ def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:
 
 
 class PlanList(base_commands.Lister):
-    """List the plans of moves that are or were carried out, the newest first."""
+    """List the plans that are or were carried out."""
 
     group = "ask"
     options = _OPTIONS
@@ -171,12 +171,12 @@ class PlanList(base_commands.Lister):
 
 
 class PlanShow(base_commands.ShowOne):
-    """Show a plan of moves that is or was carried out, its progress and its steps."""
+    """Show a plan, its progress and its steps."""
 
     group = "ask"
     options = _OPTIONS
     columns = _PLAN_COLUMNS
-    exit_statuses = f"Exit status: 0, or {FOUND} if the plan has ended without its goal; 1 after an error."
+    exit_statuses = f"Exit status: 0 unless the plan has ended without its goal, {FOUND} if it has, 1 after an error."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
@@ -212,7 +212,7 @@ class _Action(base_commands.Command):
 
 
 class PlanPause(_Action):
-    """Start no further move of a plan. Moves that are under way end as usual."""
+    """Start no further move of a plan."""
 
     action, done = "pause", "is paused"
 
@@ -224,7 +224,7 @@ class PlanResume(_Action):
 
 
 class PlanStop(_Action):
-    """End a plan. Moves that are under way end as usual, the others are skipped."""
+    """End a plan once its moves under way have ended."""
 
     action, done = "stop", "is stopped"
 

@@ -7,7 +7,7 @@ kube-scheduler and of the driver's writers to the processes that an operator run
 
 import contextlib
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -47,10 +47,10 @@ class Cluster:
         answer = requests.patch(f"{self._rest}/csi-drivers/{driver}", json=body, timeout=60)
         assert answer.status_code == 200, answer.text
 
-    def filter(self, *volumes: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-        """Filter the nodes for a pod, as kube-scheduler does. Return the nodes that fit, and why the others do not."""
+    def filter(self, *volumes: dict[str, Any], nodes: Sequence[str] = tuple(NODES)) -> tuple[list[str], dict[str, str]]:
+        """Filter nodes for a pod, as kube-scheduler does. Return those that fit or, if none fits, why they do not."""
         pod = {"metadata": {"name": "redis", "namespace": "default", "uid": "1"}, "spec": {"volumes": list(volumes)}}
-        body = {"Pod": pod, "Nodes": None, "NodeNames": NODES}
+        body = {"Pod": pod, "Nodes": None, "NodeNames": nodes}
         [answer] = wait_for(lambda: self._answered(body), "the extender answers")
         assert (answer.status_code, answer.json()["Error"]) == (200, "")
         return answer.json()["NodeNames"], answer.json()["FailedNodes"]
@@ -97,8 +97,9 @@ def test_a_pod_fits_only_the_node_with_capacity_for_all_its_volumes(cluster: Clu
         cluster.set_capacity(PMEM, "<ephemeral>", node, pmem)
         cluster.set_capacity(DISK, "local", node, disk)
     redis = [memory("32Gi"), *cluster.add_claims(log="20Gi", dump="20Gi")]
-    assert cluster.filter(*redis) == (
-        ["n3"],
+    assert cluster.filter(*redis) == (["n3"], {})
+    assert cluster.filter(*redis, nodes=["n1", "n2"]) == (
+        [],
         {
             "n1": "volumes 'log' 20Gi + 'dump' 20Gi, together 40Gi, do not fit: pool n1 has 30Gi left",
             "n2": "volume 'data (inline)' of 32Gi (inline ephemeral volumes): pool n2 has 16Gi left",

@@ -65,9 +65,9 @@ class RestApi:
     volume_id: str
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def rest_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestApi]:
-    """A REST API, once for the folder."""
+    """A REST API, once for a module: some of them add backends."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         conf = configuration(osapi_volume_listen_port=0)
         authenticator = authentication.select(conf, "127.0.0.1")
