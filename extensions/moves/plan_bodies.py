@@ -125,7 +125,7 @@ class Step(Struct, kw_only=True):
 
 
 class AppliedPlan(Struct, kw_only=True):
-    """A plan that is or was carried out, and who started it.
+    """A plan that is or was carried out, and the administrator who started it.
 
     ``state`` is ``running``, ``paused``, ``stopped``, ``finished`` or ``failed``; ``message`` is the reason why it
     waits or has ended. ``moves`` and ``size_gb`` are those that have ended or are to come, without skipped ones, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adviser that offers moves: which would make room for a request that is refused."""
+"""The adviser that offers moves: they would make room for a refused request."""
 
 import logging
 import shlex
@@ -32,7 +32,7 @@ class Planner(Protocol):
 class RoomAdviser(Adviser):
     """Plans moves for a create that lacks room, in a thread of its own, and waits ``timeout`` seconds for the plan.
 
-    There is no advice while another plan for one is still being made.
+    There is no advice while a plan for another request is being made.
     """
 
     def __init__(self, planner: Planner, timeout: float = LONGEST_PLAN) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Advisers of extensions: they tell administrators what would make a refused request possible."""
+"""Advisers of extensions: they tell administrators how a refused request becomes possible."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class Adviser(Hook):
     """An adviser. The threads of questions call it, several at a time; nobody who wants a volume waits for it."""
 
     def advise(self, message: CreateVolume, explanation: Explanation) -> Sequence[str]:
-        """Return sentences about what would make a refused create possible.
+        """Return sentences about ways to make a refused create possible.
 
         The one who asks waits for them, so they take seconds at most.
         """

@@ -101,7 +101,7 @@ class FaultRun:
         print(f"{bus.passed} messages on the bus, {bus.late} late, {bus.doubled} doubled")
 
     def _note(self, text: str, since: float = 0.0) -> None:
-        """Print what has happened, with the seconds since the start of the run, less ``since``."""
+        """Print an event, with the seconds since the start of the run, less ``since``."""
         print(f"{time.monotonic() - self._began - since:8.1f} s {text}")
 
     @contextlib.contextmanager

@@ -36,7 +36,7 @@ _VENV = "/openstack/venvs/cinder"
 #: The environment of its own that the pages make.
 _TONNAGE = "/opt/tonnage"
 
-#: What Tonnage adds to an environment of Cinder.
+#: The packages that Tonnage adds to an environment of Cinder.
 _ADDED = {*libraries.versions_of_cinder()[1], "tonnage"}
 
 _WHEEL = re.compile(r"tonnage-[\d.]+-py3-none-any\.whl")

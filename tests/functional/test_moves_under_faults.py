@@ -62,7 +62,7 @@ def set_states(tonnage: Deployment, **states: str) -> None:
 
 
 def fill(tonnage: Deployment, count: int) -> dict[str, Content]:
-    """Create volumes on the backend ``old`` and write to each; return what was written."""
+    """Create volumes on the backend ``old`` and write to each; return the written content."""
     set_states(tonnage, new="disable", spare="disable")
     ids = [tonnage.rest.create(1) for _ in range(count)]
     draw = random.Random(1)

@@ -64,7 +64,7 @@ def by_name(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
     return found
 
 
-#: Without what the chart has and the manifests do not.
+#: The values without the objects that only the chart has.
 _PLAIN: dict[str, Any] = {"metrics": {"enabled": False}, "networkPolicy": {"enabled": False}}
 
 

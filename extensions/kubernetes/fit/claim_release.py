@@ -42,7 +42,7 @@ from tonnage.ledger.db.database import Database
 LOG = logging.getLogger(__name__)
 
 #: The least time for which the provisioner of figures has to work until they include a volume: a minute until it asks
-#: the plug-in again, and another one for what is slow.
+#: the plug-in again, and a minute more for a slow plug-in.
 _SETTLING_TIME = timedelta(seconds=120)
 
 #: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The preemption call of kube-scheduler extenders, version 1: which pods would be evicted for a pod, by node.
+"""The preemption call of kube-scheduler extenders, version 1: the pods to evict for a pod, by node.
 
 kube-scheduler sends the nodes on which its own plug-ins would take the pod once some pods there, the victims, are gone.
 The answer leaves out the nodes that would not take the volumes of the pod all the same. No eviction frees room for

@@ -75,7 +75,7 @@ class AgentImporter:
     def _changes_in(
         self, session: orm.Session, driver_name: str | None = None
     ) -> tuple[dict[str, dict[str, list[PoolPatch]]], Mapping[str, str]]:
-        """Return the pools to write, by driver and storage class, and the reasons of what cannot be imported.
+        """Return the pools to write, by driver and storage class, and the failures of pools and classes.
 
         With ``driver_name``, only the pools of this driver are returned.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the plans that are carried out. Their rows stay as the record of who moved which volumes, and why."""
+"""Tables of the plans that are carried out. Their rows stay as the record of all moves, with reasons and users."""
 
 import datetime
 from typing import Any

@@ -192,7 +192,7 @@ def test_discrepancies_of_listings_are_found(world: World) -> None:
     assert sorted(summaries(found.drift)) == sorted([("lost", POOL, lost), ("lost", POOL, gone), ("size", POOL, grown)])
     assert ("orphan", POOL, "of-others") in summaries(list(found.findings))
     left = repairs.repair(world.database)
-    # What the storage has more counts from now on; what it has lost is left to an operator.
+    # Growth on the storage counts from now on; a lost volume is left to an operator.
     [size] = [change for change in left.changes if change.cause is consistency_check.Cause.SIZE]
     assert (size.subject, size.before_gb, size.after_gb) == (grown, 3, 4)
     assert len(left.final_check.drift) == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Migrations, retypes and extensions by a migration: what a simulation predicts is what the scheduler decides."""
+"""Migrations, retypes and extensions by a migration: a simulation and the scheduler decide the same."""
 
 import pytest
 

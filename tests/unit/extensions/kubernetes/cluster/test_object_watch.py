@@ -16,7 +16,7 @@ from tonnage.extensions.kubernetes.cluster.object_watch import ObjectWatch
 
 
 class Recorder(ObjectWatch):
-    """A watch that records what it takes."""
+    """A watch that records the objects that it takes."""
 
     thread_name = "recorder"
     failure = "Nothing can be recorded"

@@ -40,7 +40,7 @@ def test_entries_are_for_simulated_nodes_and_for_classes_that_are_there() -> Non
     ]
     for entry in entries.values():
         assert (entry.selector[0].key, entry.selector[0].values) == (TEMPLATE_LABEL, ("true",))
-    # The name depends on what cannot change in an object.
+    # The name depends on the fields of an object that cannot change.
     larger = template_capacities.build_entries(
         template_capacities.parse(["fast 300Gi pool=a"]), {"fast": "disk.example.com"}
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outcomes of steps, by what the ledger has."""
+"""The outcomes of steps, by the rows of the ledger."""
 
 import pytest
 
