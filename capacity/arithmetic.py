@@ -71,6 +71,13 @@ class Figures(Protocol):
     def ratio(self) -> Floats: ...
 
 
+class KindFigures(Figures, Protocol):
+    """The figures, and whether thin volumes are made."""
+
+    @property
+    def thin(self) -> Bools: ...
+
+
 def _reserve(pools: Figures) -> Floats:
     """Return R, the GiB of *total* that must stay unused, floored; ``nan`` or ``inf`` where it cannot be known."""
     reserved = elementwise.floor(pools.total * pools.reserved_percentage / 100 + TOLERANCE_GB)
@@ -83,8 +90,11 @@ def _promised(pools: Figures) -> Floats:
     return elementwise.where(missing, pools.allocated + pools.others, pools.provisioned + pools.in_flight)
 
 
-def _provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
-    """Return the largest P that thin volumes may reach; ``inf`` where total is unknown or infinite."""
+def _thin_limit(pools: Figures, calculation: Calculation) -> Floats:
+    """Return the largest P that thin volumes may reach; ``inf`` where total is unknown or infinite.
+
+    A pool that makes no thin volumes has this figure too, and does not obey it: see :func:`promise_limit`.
+    """
     base = pools.total if calculation is Calculation.CINDER else pools.total - _reserve(pools)
     return elementwise.where(elementwise.finite(pools.total), base * pools.ratio, math.inf)
 
@@ -106,8 +116,22 @@ def _physical_room(pools: Figures) -> Floats:
 # them takes as long as the calculation.
 reserve = elementwise.quiet(_reserve)
 promised = elementwise.quiet(_promised)
-provisioning_limit = elementwise.quiet(_provisioning_limit)
+thin_limit = elementwise.quiet(_thin_limit)
 physical_room = elementwise.quiet(_physical_room)
+
+
+@elementwise.quiet
+def promise_limit(pools: KindFigures, calculation: Calculation) -> Floats:
+    """Return the largest P of pools: ``total - R`` where no thin volumes are made, else that of thin volumes.
+
+    It is ``inf`` where total is unknown or infinite. A thick volume writes its size at once, so a pool without thin
+    volumes promises no more than it has, whatever its ratio.
+
+    Example: with a total of 100 GiB, 10 % reserved and a ratio of 2 a thick pool promises 90 GiB, and a thin one 200
+    GiB under the calculation ``cinder``.
+    """
+    usable = elementwise.where(elementwise.finite(pools.total), pools.total - _reserve(pools), math.inf)
+    return elementwise.where(pools.thin, _thin_limit(pools, calculation), usable)
 
 
 def sound(pools: Figures) -> Bools:
@@ -128,7 +152,7 @@ def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
     ``thin`` tells where it would be made thin, elsewhere thick.
     """
     room = _physical_room(pools)
-    room_thin = _provisioning_limit(pools, calculation) - _promised(pools)
+    room_thin = _thin_limit(pools, calculation) - _promised(pools)
     if calculation is Calculation.CINDER:
         room_thin = elementwise.least(room_thin, room * pools.ratio)
     room_thin = elementwise.where(pools.ratio >= 1, room_thin, -math.inf)
@@ -153,7 +177,7 @@ def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Float
     Thin, ``cinder``: ``total * M - P - R``; thin, ``standard``: ``(total - R) * M - P``; thick: ``free - R - in-flight
     thick``.
     """
-    thin_free = _provisioning_limit(pools, calculation) - _promised(pools)
+    thin_free = _thin_limit(pools, calculation) - _promised(pools)
     if calculation is Calculation.CINDER:
         thin_free = thin_free - _reserve(pools)
     free = elementwise.where(thin, thin_free, _physical_room(pools))

@@ -62,14 +62,10 @@ def used_percent(pools: PoolColumns) -> Column:
 
 
 def provisioning_limit(pools: PoolColumns, calculation: arithmetic.Calculation) -> Column:
-    """Return the maximum provisioned GiB of each pool.
-
-    A pool with thin volumes may provision the capacity that its over-subscription ratio permits, another pool its total
-    capacity.
-    """
+    """Return the maximum provisioned GiB of each pool."""
     # The function reads no columns other than those of the protocol.
-    permitted = arithmetic.provisioning_limit(pools, calculation)  # type: ignore[arg-type]
-    return np.where(pools.thin, permitted, np.where(np.isfinite(pools.total), pools.total, np.inf))
+    limit: Column = arithmetic.promise_limit(pools, calculation)  # type: ignore[arg-type,assignment]
+    return limit
 
 
 def classify(

@@ -2,7 +2,7 @@
 """Bodies of requests for plans, and of plans. Capacities are GiB."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,10 +13,27 @@ from tonnage.api.schemas.fields import Body, Key, Scalar
 from tonnage.capacity import type_conversion
 from tonnage.extensions.moves.planning.plan import MovePlan
 from tonnage.extensions.moves.records import plan_limits, tables
+from tonnage.extensions.moves.records.hours import Hours
 from tonnage.extensions.moves.records.plan_progress import Progress
 from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
 
 _Number: TypeAlias = Annotated[int, Meta(ge=1, le=plan_limits.LARGEST)]
+
+
+class HoursOfDay(str):
+    """Hours of the day in which moves begin, such as ``22-06``."""
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": "^(([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-4]))?$",
+    }
+
+    @classmethod
+    def parse(cls, value: Any) -> "HoursOfDay":
+        """Return the hours. Raises :class:`ValueError` for others."""
+        if not isinstance(value, str) or not Hours.is_valid(value):
+            raise ValueError(f"expected {Hours.EXPECTED}")
+        return cls(value)
 
 
 class NewLimits(Body, omit_defaults=True):
@@ -25,7 +42,7 @@ class NewLimits(Body, omit_defaults=True):
     moves_per_backend: _Number | UnsetType = UNSET
     moves: _Number | UnsetType = UNSET
     in_flight_gb: Annotated[int, Meta(ge=0, le=plan_limits.LARGEST)] | UnsetType = UNSET
-    hours: Annotated[str, Meta(pattern=r"^(([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-4]))?$(?!\n)")] | UnsetType = UNSET
+    hours: HoursOfDay | UnsetType = UNSET
     failures: _Number | UnsetType = UNSET
 
 

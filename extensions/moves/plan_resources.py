@@ -82,7 +82,7 @@ class Plans(_Resource):
         order = ApplyPlan(
             plan_id=str(uuid.uuid4()),
             query=query,
-            limits={} if body.limits is UNSET else msgspec.to_builtins(body.limits),
+            limits={} if body.limits is UNSET else msgspec.to_builtins(body.limits, enc_hook=str),
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
         )

@@ -233,7 +233,7 @@ def _pools(
     """Return the pools of the table, in its order."""
     reserved, promised = arithmetic.reserve(table), arithmetic.promised(table)
     usable = table.total - reserved
-    limit = np.where(table.thin, arithmetic.provisioning_limit(table, calculation), usable)
+    limit = arithmetic.promise_limit(table, calculation)
     physical_left = np.where(np.isfinite(table.free), np.maximum(arithmetic.physical_room(table), 0.0), table.free)
     used = table.total - table.free
     physical_percent = _percent(used + table.in_flight_physical, usable)

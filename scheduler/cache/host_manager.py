@@ -96,7 +96,7 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
             return []
         indexes = np.fromiter((index for index, _ in indexed), dtype=np.intp, count=len(indexed))
         ratios = self.table.ratio[indexes]
-        limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))[indexes]
+        limits = np.atleast_1d(arithmetic.thin_limit(self.table, self.calculation))[indexes]
         stored_ratios = np.array([row.ratio for _, row in indexed], dtype=np.float64)
         # None becomes nan: no limit.
         stored_limits = np.array([row.thin_limit_gb for _, row in indexed], dtype=np.float64)

@@ -87,7 +87,7 @@ def for_ledger(changes: Changes, calculation: arithmetic.Calculation) -> list[re
     figures: Any = SimpleNamespace(
         total=columns.total, reserved_percentage=columns.reserved_percentage, ratio=np.array(changes.ratios)
     )
-    limits = arithmetic.provisioning_limit(figures, calculation)
+    limits = arithmetic.thin_limit(figures, calculation)
     rows = zip(
         (None if entry is None else entry.id for entry in changes.entries),
         changes.names,

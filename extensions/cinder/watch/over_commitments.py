@@ -82,10 +82,11 @@ class OverCommitments:
 
     def _figures(self, pool: Pool) -> tuple[float, float]:
         """Return the capacity that a pool holds for certain, and its limit, in GiB."""
-        if pool.thick and not pool.thin:
-            return pool.total - pool.free, pool.total - float(arithmetic.reserve(pool))
+        limit = float(arithmetic.promise_limit(pool, self._calculation))
+        if not pool.thin:
+            return pool.total - pool.free, limit
         held = self._promised.row_sum(pool.name) if math.isnan(pool.provisioned) else pool.provisioned
-        return held, float(arithmetic.provisioning_limit(pool, self._calculation))
+        return held, limit
 
     def _judge(self, pool: Pool, watched: _Watched, held: float, limit: float) -> Finding | None:
         """Return the over-commitment of a pool that is over its limit, None if Cinder did not cause it."""

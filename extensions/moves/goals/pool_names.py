@@ -7,6 +7,9 @@ from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 
+#: Most pools of a backend that an error names.
+_MOST_POOLS = 5
+
 
 def of_pool_or_backend(pools: PoolTable, name: str) -> list[str]:
     """Return the pool with this name, or the pools of the backend with this name.
@@ -16,7 +19,7 @@ def of_pool_or_backend(pools: PoolTable, name: str) -> list[str]:
     if "#" in name:
         require(pools, [name])
         return [name]
-    of_backend = sorted(pool for pool in pools.names if backend_of(pool) == name)
+    of_backend = _of_backend(pools, name)
     if not of_backend:
         raise errors.NotFound(f"backend {name} could not be found: no pool of it is reported")
     return of_backend
@@ -25,5 +28,15 @@ def of_pool_or_backend(pools: PoolTable, name: str) -> list[str]:
 def require(pools: PoolTable, names: Sequence[str]) -> None:
     """Raise :class:`~tonnage.capacity.errors.NotFound` for a pool that is not there."""
     for name in names:
-        if pools.index(name) is None:
-            raise errors.NotFound(f"pool {name} could not be found: no report has named it")
+        if pools.index(name) is not None:
+            continue
+        if of_backend := _of_backend(pools, name):
+            shown = ", ".join(of_backend[:_MOST_POOLS])
+            rest = len(of_backend) - _MOST_POOLS
+            more = f" and {rest} more" if rest > 0 else ""
+            raise errors.NotFound(f"{name} is a backend, and a pool is expected: it has the pools {shown}{more}")
+        raise errors.NotFound(f"pool {name} could not be found: no report has named it")
+
+
+def _of_backend(pools: PoolTable, name: str) -> list[str]:
+    return sorted(pool for pool in pools.names if backend_of(pool) == name)

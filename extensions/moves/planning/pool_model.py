@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,16 +42,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Figures: TypeAlias = npt.NDArray[np.float64]
 
 
-def _promise_limit(pool: Any, calculation: Calculation) -> Floats:
-    """Return the GiB that a pool may promise: one that makes no thin volumes promises no more than it has."""
-    thin_limit = arithmetic.provisioning_limit(pool, calculation)
-    limit: Floats = np.where(pool.thin, thin_limit, pool.total - arithmetic.reserve(pool))[()]
-    return limit
-
-
 #: The limits of promises as formulas, whose values the table of pools keeps.
 _LIMITS: Mapping[Calculation, Formula] = {
-    calculation: functools.partial(_promise_limit, calculation=calculation) for calculation in Calculation
+    calculation: functools.partial(arithmetic.promise_limit, calculation=calculation) for calculation in Calculation
 }
 
 
@@ -165,7 +158,7 @@ class PoolModel:
         used = row.total - row.free + row.in_flight_physical
         return PoolLevel(
             promised_gb=round(float(arithmetic.promised(row)), 2),
-            promise_limit_gb=_figure(_promise_limit(row, self.rules.calculation)),
+            promise_limit_gb=_figure(arithmetic.promise_limit(row, self.rules.calculation)),
             used_gb=_figure(used),
             physical_limit_gb=_figure(row.total - arithmetic.reserve(row)),
         )

@@ -4,6 +4,7 @@
 import datetime
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 _PATTERN = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 
@@ -11,6 +12,9 @@ _PATTERN = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 @dataclass(frozen=True, slots=True)
 class Hours:
     """The hours from ``begin`` up to ``end``, from 0 to 23, over midnight if ``end`` is less; all hours if equal."""
+
+    #: The form of a text in words.
+    EXPECTED: ClassVar[str] = "two hours of the day such as 22-06, from 0 to 24"
 
     begin: int = 0
     end: int = 0
@@ -26,8 +30,17 @@ class Hours:
         match = _PATTERN.fullmatch(text)
         begin, end = (int(match[1]), int(match[2])) if match else (24, 24)
         if begin > 23 or end > 24:
-            raise ValueError(f"{text!r}: expected two hours of the day such as 22-06")
+            raise ValueError(f"{text!r}: expected {cls.EXPECTED}")
         return cls(begin, end % 24)
+
+    @classmethod
+    def is_valid(cls, text: str) -> bool:
+        """Return whether a text is one of hours."""
+        try:
+            cls.parse(text)
+        except ValueError:
+            return False
+        return True
 
     def is_open(self, now: datetime.datetime) -> bool:
         """Return whether a time is within the hours."""

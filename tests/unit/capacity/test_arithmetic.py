@@ -107,6 +107,21 @@ def test_the_reserve_is_floored_once() -> None:
     assert arithmetic.reserve(pool(total=INF, reserved_percentage=0.0)) == 0
 
 
+def test_a_pool_without_thin_volumes_promises_no_more_than_it_has() -> None:
+    figures = {"ratio": 2.0, "reserved_percentage": 10.0}
+    assert [arithmetic.promise_limit(pool(**figures, thin=True), kind) for kind in (CINDER, STANDARD)] == [200, 180]
+    assert [arithmetic.promise_limit(pool(**figures, thin=False), kind) for kind in (CINDER, STANDARD)] == [90, 90]
+    assert [arithmetic.promise_limit(pool(total=total, thin=False), CINDER) for total in (NAN, INF)] == [INF, INF]
+
+
+@given(strategies.pools(known=True), CALCULATIONS)
+def test_no_volume_is_admitted_above_the_limit_of_promises(figures: Pool, calculation: Calculation) -> None:
+    headroom = arithmetic.headroom(figures, figures.thin, calculation)
+    limit = arithmetic.promise_limit(figures, calculation)
+    promised = arithmetic.promised(figures) if figures.thin else figures.total - figures.free
+    assert headroom == 0 or promised + headroom <= limit + arithmetic.TOLERANCE_GB
+
+
 def test_shared_storage_bounds_the_physical_room() -> None:
     shared = pool(storage_room=20.0, ratio=2.0)
     assert arithmetic.headroom(shared, False, CINDER) == 20
@@ -217,6 +232,7 @@ def test_columns_have_the_same_results_as_single_pools(
         arithmetic.headroom(table, thin, calculation),
         arithmetic.virtual_free(table, thin, calculation),
         arithmetic.auto_ratio(table.total, table.free, table.provisioned, table.allocated),
+        arithmetic.promise_limit(table, calculation),
     )
     for i, one in enumerate(figures):
         single = (
@@ -224,6 +240,7 @@ def test_columns_have_the_same_results_as_single_pools(
             arithmetic.headroom(one, one.thin, calculation),
             arithmetic.virtual_free(one, one.thin, calculation),
             arithmetic.auto_ratio(one.total, one.free, one.provisioned, one.allocated),
+            arithmetic.promise_limit(one, calculation),
         )
         np.testing.assert_array_equal([np.asarray(column)[i] for column in columns], single)
 

@@ -46,6 +46,12 @@ def test_the_reserve_limits_provisioning_by_the_standard_calculation() -> None:
     assert classify(Calculation.STANDARD, p=pool).exceeded == {"p": (Reason.PROVISIONED,)}
 
 
+def test_the_reserve_of_a_pool_without_thin_volumes_is_not_promised() -> None:
+    pool = {"total": 100.0, "free": 50.0, "reserved_percentage": 10.0, "thick": True, "ratio": 2.0}
+    found = classify(over={**pool, "provisioned": 91.0}, near={**pool, "provisioned": 90.0})
+    assert (found.exceeded, found.in_hysteresis) == ({"over": (Reason.PROVISIONED,)}, {"near"})
+
+
 @pytest.mark.parametrize("unknown", [math.nan, math.inf])
 def test_unknown_figures_exceed_no_threshold(unknown: float) -> None:
     found = classify(

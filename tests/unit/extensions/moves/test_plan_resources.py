@@ -144,6 +144,20 @@ def test_wrong_limits_are_errors_of_the_request(client: Client) -> None:
         assert apply(client, **limits).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("hours", "problem"),
+    [
+        ("25-30", '"25-30": expected two hours of the day such as 22-06, from 0 to 24.'),
+        ("22-06\n", '"22-06\\n": expected two hours of the day such as 22-06, from 0 to 24.'),
+        (22, "22: expected two hours of the day such as 22-06, from 0 to 24."),
+    ],
+)
+def test_wrong_hours_are_answered_with_a_sentence(client: Client, hours: Any, problem: str) -> None:
+    answer = apply(client, hours=hours)
+    message = answer.json["badRequest"]["message"]
+    assert (answer.status_code, message) == (400, f"Invalid input for move_plan.limits.hours: {problem}")
+
+
 def test_plans_that_are_carried_out_take_the_newest_microversion_and_the_right(client: Client, member: Client) -> None:
     assert apply(client, minor=OWN_KEYS).status_code == 400
     assert client.at("GET", "/v3/move-plans", OWN_KEYS).status_code == 404
