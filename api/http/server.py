@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import socket
-import ssl
 import threading
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from oslo_config import cfg
 
 from tonnage.api.http import middleware
 from tonnage.api.http.http_request import WsgiApp
-from tonnage.api.http.wsgi_server import ServerLimits, WsgiServer
+from tonnage.api.http.wsgi_server import ServerLimits, TlsContexts, WsgiServer
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
@@ -35,10 +34,10 @@ class Listener:
 
 
 class Server:
-    """Serves an application on a listener, with TLS if there is a context for it."""
+    """Serves an application on a listener. ``tls`` returns the TLS context of a new connection; None: without TLS."""
 
     def __init__(
-        self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: ssl.SSLContext | None = None
+        self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: TlsContexts | None = None
     ) -> None:
         self._listener, self._application = listener, application
         self._limits, self._tls = limits, tls

@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent import futures
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from urllib import parse
 
 import msgspec
@@ -62,6 +62,9 @@ _WARNING_INTERVAL = 60.0
 
 #: Most connections that are accepted before the event loop does other work.
 _ACCEPTED_AT_ONCE = 128
+
+#: Returns the TLS context of a new connection.
+TlsContexts: TypeAlias = Callable[[], ssl.SSLContext]
 
 _HOST = re.compile(r"[^\s,/@]*")
 #: Statuses of responses without a body.
@@ -113,21 +116,21 @@ class WsgiServer(httpserver.HTTPServer):
     """The HTTP server of an application. Its methods are called on the event loop."""
 
     def initialize(  # type: ignore[override]
-        self, application: WsgiApp, limits: ServerLimits, tls: ssl.SSLContext | None, address: tuple[str, int]
+        self, application: WsgiApp, limits: ServerLimits, tls: TlsContexts | None, address: tuple[str, int]
     ) -> None:
         """Initialize the server; Tornado's constructor calls this.
 
-        The server uses TLS if there is a context for it. The address is for the application.
+        ``tls`` returns the context of a new connection; None: without TLS. The address is for the application.
         """
         super().initialize(
             self,
-            ssl_options=tls,
             max_header_size=_MAX_RECEIVED_HEADERS,
             idle_connection_timeout=limits.client_timeout,
             body_timeout=limits.transfer_timeout,
             max_body_size=sys.maxsize,
         )
         self.limits, self.address, self.stopping = limits, address, False
+        self._tls = tls
         self.application = application
         self.threads = futures.ThreadPoolExecutor(limits.threads, thread_name_prefix="request")
         self._max_connections = int(_raise_file_limit(limits.max_files) * _CONNECTIONS_SHARE)
@@ -168,6 +171,9 @@ class WsgiServer(httpserver.HTTPServer):
                     self._pause(listening)
                     return
                 continue
+            if self._tls is not None:
+                # Sessions belong to a context. Those of an earlier one, with its certificates, are not resumed.
+                self.ssl_options = self._tls()
             self._handle_connection(connection, address)
 
     def _pause(self, listening: socket.socket) -> None:

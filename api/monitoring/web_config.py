@@ -14,6 +14,7 @@ import pathlib
 import secrets
 import ssl
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -51,7 +52,7 @@ _Stamp: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The content of the file, and the modification times and sizes of it and of the certificate at that moment."""
+    """The content of the file, and the modification times and sizes of it and of its certificates at that moment."""
 
     content: _File
     stamp: _Stamp
@@ -74,24 +75,23 @@ class WebConfig:
         # The last problem of a changed file, which is logged once.
         self._problem = ""
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context, None without a certificate.
+    def tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """Return a function that returns the TLS context of a connection that begins, None without a certificate.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be used.
+        The context is another one after each change of the files, so that no earlier session is resumed. Raises
+        :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be used.
         """
         tls = self._state.content.tls_server_config
         if tls is None:
             return None
-        self._context = self._build(tls)
-        # A handshake, too, notices a new certificate: its client may reject the old one.
-        self._context.sni_callback = self._use_newest
-        return self._context
+        context = self._context = self._build(tls)
 
-    def _use_newest(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> None:
-        """Read changed files, and give a connection that begins the certificate of the newest ones."""
-        self._refresh()
-        if self._context is not None:
-            connection.context = self._context
+        def newest() -> ssl.SSLContext:
+            # A handshake, too, notices a new certificate: its client may reject the old one.
+            self._refresh()
+            return self._context or context
+
+        return newest
 
     def _build(self, tls: _Tls) -> ssl.SSLContext:
         """Return a new context. Raises :class:`~tonnage.capacity.errors.ConfigurationError` as :meth:`tls`."""
@@ -169,7 +169,9 @@ class WebConfig:
 
     def _stamp(self, content: _File) -> _Stamp:
         tls = content.tls_server_config
-        files = [str(self._path), *([] if tls is None else [self._file(tls.cert_file), self._file(tls.key_file)])]
+        files = [str(self._path)]
+        if tls is not None:
+            files += map(self._file, filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file)))
         return tuple((status.st_mtime_ns, status.st_size) for status in map(os.stat, files))
 
     def _file(self, name: str) -> str:

@@ -6,7 +6,6 @@ It has no users. kube-scheduler reaches the listener over loopback or with a cli
 
 import abc
 import logging
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from tonnage.api.http import middleware
 from tonnage.api.http.body import has_nul
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
-from tonnage.api.http.wsgi_server import ServerLimits
+from tonnage.api.http.wsgi_server import ServerLimits, TlsContexts
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import cluster_reader
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
@@ -159,7 +158,7 @@ class ExtenderServer(Server):
         options: Any,
         application: WsgiApp,
         limits: ServerLimits,
-        tls: ssl.SSLContext | None,
+        tls: TlsContexts | None,
         tasks: Sequence[BackgroundTasks],
         warm_up: Callable[[], None],
     ) -> None:
@@ -224,7 +223,7 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             max_body_size=limit.size,
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
-        MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context() if all(files) else None,
+        MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context if all(files) else None,
         [cluster, *_claim_tasks(database, cluster, options, revival), *_import_tasks(database, cluster, options)],
         extender.warm_up,
     )

@@ -33,18 +33,13 @@ class MutualTls:
         self._context = self._build()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a listener.
+        """Return the context of a connection that begins: another one after each change of the files.
 
-        A client may have no certificate; the server refuses those that need one.
+        So no session of the earlier files is resumed. A client may have no certificate; the server refuses those that
+        need one.
         """
-        context = self._build()
-        context.sni_callback = self._use_newest
-        return context
-
-    def _use_newest(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> None:
-        """Give a connection that begins the newest certificate and authority."""
         self._refresh()
-        connection.context = self._context
+        return self._context
 
     def _refresh(self) -> None:
         with self._lock:

@@ -118,10 +118,30 @@ def test_a_renewed_certificate_is_used_from_the_next_handshake_on(tmp_path: path
     path.write_text("tls_server_config: {cert_file: current.pem, key_file: current.key}\n")
     for ending in ("pem", "key"):
         shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"current.{ending}")
-    context = WebConfig(str(path)).tls()
-    assert context is not None
-    assert accepts(context, tmp_path / "first.pem")
+    newest = WebConfig(str(path)).tls()
+    assert newest is not None
+    assert accepts(newest(), tmp_path / "first.pem")
     for ending in ("pem", "key"):
         shutil.copy(tmp_path / f"second.{ending}", tmp_path / f"current.{ending}")
-    assert accepts(context, tmp_path / "second.pem")
-    assert not accepts(context, tmp_path / "first.pem")
+    assert accepts(newest(), tmp_path / "second.pem")
+    assert not accepts(newest(), tmp_path / "first.pem")
+
+
+def test_a_changed_authority_of_clients_is_used_from_the_next_connection_on(tmp_path: pathlib.Path) -> None:
+    """A context keeps its authority and its sessions, so another one has to replace it."""
+    for name in ("first", "second"):
+        certificate(tmp_path, name)
+    path, authority = tmp_path / "web.yml", tmp_path / "clients.pem"
+    shutil.copy(tmp_path / "first.pem", authority)
+    path.write_text(
+        "tls_server_config: {cert_file: first.pem, key_file: first.key, client_ca_file: clients.pem,"
+        " client_auth_type: RequireAndVerifyClientCert}\n"
+    )
+    newest = WebConfig(str(path)).tls()
+    assert newest is not None
+    before = newest()
+    assert newest() is before
+    shutil.copy(tmp_path / "second.pem", authority)
+    assert newest() is not before
+    [trusted] = newest().get_ca_certs(binary_form=True)
+    assert trusted == ssl.PEM_cert_to_DER_cert((tmp_path / "second.pem").read_text())

@@ -42,10 +42,25 @@ def install(folder: pathlib.Path, made: pathlib.Path) -> None:
         os.replace(folder / f"{name}.new", folder / name)
 
 
-def is_accepted(context: ssl.SSLContext, made: pathlib.Path, authority: pathlib.Path | None = None) -> bool:
+def client_context(made: pathlib.Path, *authorities: pathlib.Path) -> ssl.SSLContext:
+    """Return the context of a kube-scheduler with these certificates, that trusts its own or other authorities."""
+    context = ssl.create_default_context()
+    for folder in authorities or (made,):
+        context.load_verify_locations(folder / "kube-scheduler" / "ca.crt")
+    context.load_cert_chain(made / "kube-scheduler" / "tls.crt", made / "kube-scheduler" / "tls.key")
+    return context
+
+
+def is_accepted(tls: MutualTls, made: pathlib.Path, authority: pathlib.Path | None = None) -> bool:
     """Return whether a kube-scheduler with these certificates reaches the extender, and each trusts the other."""
-    client_context = ssl.create_default_context(cafile=str((authority or made) / "kube-scheduler" / "ca.crt"))
-    client_context.load_cert_chain(made / "kube-scheduler" / "tls.crt", made / "kube-scheduler" / "tls.key")
+    return connect(tls, client_context(made, authority or made)) is not None
+
+
+def connect(
+    tls: MutualTls, client: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLSession | None, bool] | None:
+    """Return the session of a new connection and whether it is the given one again; None for a refused connection."""
+    context = tls.context()
     ours, theirs = socket.socketpair()
     outcome: list[bool] = []
 
@@ -61,10 +76,12 @@ def is_accepted(context: ssl.SSLContext, made: pathlib.Path, authority: pathlib.
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        with client_context.wrap_socket(theirs, server_hostname=HOST) as connection:
-            return connection.recv(1) == b"x"
+        with client.wrap_socket(theirs, server_hostname=HOST, session=session) as connection:
+            if connection.recv(1) != b"x":
+                return None
+            return connection.session, bool(connection.session_reused)
     except (OSError, ssl.SSLError):
-        return False
+        return None
     finally:
         theirs.close()
         thread.join()
@@ -73,25 +90,45 @@ def is_accepted(context: ssl.SSLContext, made: pathlib.Path, authority: pathlib.
 def test_new_files_are_used_for_new_connections(
     tmp_path: pathlib.Path, made: list[pathlib.Path], files: dict[str, str]
 ) -> None:
-    context = MutualTls(files).context()
-    assert [is_accepted(context, folder) for folder in made] == [True, False]
+    tls = MutualTls(files)
+    assert [is_accepted(tls, folder) for folder in made] == [True, False]
     install(tmp_path, made[1])
-    assert [is_accepted(context, folder) for folder in made] == [False, True]
+    assert [is_accepted(tls, folder) for folder in made] == [False, True]
     # The authority of clients is the new one too.
-    assert not is_accepted(context, made[0], authority=made[1])
+    assert not is_accepted(tls, made[0], authority=made[1])
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_of_the_earlier_authority_is_not_resumed(
+    tmp_path: pathlib.Path, made: list[pathlib.Path], files: dict[str, str], version: ssl.TLSVersion
+) -> None:
+    tls = MutualTls(files)
+    client = client_context(made[0], *made)
+    client.maximum_version = version
+    first = connect(tls, client)
+    assert first is not None
+    # Without a change sessions are resumed, so the refusal below is of the session.
+    again = connect(tls, client, first[0])
+    assert again is not None
+    assert again[1]
+    install(tmp_path, made[1])
+    assert connect(tls, client, first[0]) is None
+    new = client_context(made[1], *made)
+    new.maximum_version = version
+    assert connect(tls, new) is not None
 
 
 def test_files_that_cannot_be_used_leave_the_earlier_ones_in_force(
     tmp_path: pathlib.Path, made: list[pathlib.Path], files: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    context = MutualTls(files).context()
+    tls = MutualTls(files)
     (tmp_path / "tls.key").write_text("nothing", encoding="utf-8")
-    assert [is_accepted(context, made[0]) for _ in range(2)] == [True, True]
+    assert [is_accepted(tls, made[0]) for _ in range(2)] == [True, True]
     assert caplog.text.count("The earlier certificates of the extender stay in force") == 1
     (tmp_path / "tls.key").unlink()
-    assert is_accepted(context, made[0])
+    assert is_accepted(tls, made[0])
     install(tmp_path, made[1])
-    assert is_accepted(context, made[1])
+    assert is_accepted(tls, made[1])
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read"), ("nothing", "cannot be used")])
