@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A watch on the labels of a cluster's nodes, which may come some time after their nodes."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from kubernetes import client
@@ -21,14 +22,14 @@ class NodeWatch(ObjectWatch):
     failure = "Nodes cannot be watched, so changes of their labels are seen late"
     event_type = objects.NAMES_AND_LABELS_OF_ONE
 
-    def __init__(self, api: client.ApiClient) -> None:
-        super().__init__(client.CoreV1Api(api).list_node)
+    def __init__(self, api: client.ApiClient, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(client.CoreV1Api(api).list_node, clock)
         self._labels: NodeLabels | None = None
 
     @property
     def labels(self) -> NodeLabels | None:
-        """The labels of all nodes; None before the first list, and while changes may be missed."""
-        return self._labels
+        """The labels of all nodes; None before the first list, while changes may be missed, and after a silence."""
+        return None if self.is_silent else self._labels
 
     def _take_list(self, raw: bytes) -> str:
         node_list = objects.decode(raw, NodeList)

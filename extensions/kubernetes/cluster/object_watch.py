@@ -6,6 +6,7 @@ The server sends each change. The next watch continues where the last one ended.
 
 import abc
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,9 +20,12 @@ LOG = logging.getLogger(__name__)
 
 #: Timeouts in seconds: for connecting and for listing, for the length of one watch, and for the silence after which a
 #: connection counts as dead.
-_TIMEOUT_SECONDS = 10.0
-_WATCH_SECONDS = 60
-_READ_TIMEOUT_SECONDS = _WATCH_SECONDS + 10.0
+TIMEOUT_SECONDS = 10.0
+WATCH_SECONDS = 10
+READ_TIMEOUT_SECONDS = WATCH_SECONDS + 5.0
+
+#: Seconds after the last sign of the API server from which on the last state may not be the present one.
+_SILENCE_SECONDS = 30.0
 
 #: Seconds between two watches, and the largest pause between two attempts.
 _MIN_PAUSE_SECONDS = 0.5
@@ -29,13 +33,15 @@ _MAX_PAUSE_SECONDS = 30.0
 
 
 class WatchThread(abc.ABC):
-    """A thread that watches objects again and again."""
+    """A thread that watches objects again and again. ``clock`` returns seconds."""
 
     #: The name of the thread, and the text of the log for a failed watch.
     thread_name: str
     failure: str
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard_at: float | None = None
         # Raw events: converting them to objects would take most of the time.
         self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
         self._worker = Worker(self.thread_name, self._watch_with_retries)
@@ -43,6 +49,15 @@ class WatchThread(abc.ABC):
     @abc.abstractmethod
     def _watch_once(self) -> None:
         """Watch once, from the resource version at which the last watch ended."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the API server has not been heard for so long that changes may be missing."""
+        return self._heard_at is None or self._clock() - self._heard_at > _SILENCE_SECONDS
+
+    def _heard(self) -> None:
+        """Take note of a sign of the API server."""
+        self._heard_at = self._clock()
 
     def start(self) -> None:
         """Start watching on a thread. Failures are retried with growing pauses."""
@@ -83,8 +98,10 @@ class ObjectWatch(WatchThread):
     #: The media type of the objects in events.
     event_type = "application/json"
 
-    def __init__(self, list_call: Callable[..., Any], **arguments: Any) -> None:
-        super().__init__()
+    def __init__(
+        self, list_call: Callable[..., Any], clock: Callable[[], float] = time.monotonic, **arguments: Any
+    ) -> None:
+        super().__init__(clock)
         self._list_call, self._arguments = list_call, arguments
         self._resource_version: str | None = None
 
@@ -110,24 +127,28 @@ class ObjectWatch(WatchThread):
     def _follow(self) -> None:
         if self._resource_version is None:
             self._resource_version = self._take_list(self._list())
+            self._heard()
         try:
             for event in self._watch.stream(  # type: ignore[no-untyped-call]
                 self._list_call,
                 resource_version=self._resource_version,
                 allow_watch_bookmarks=True,
-                timeout_seconds=_WATCH_SECONDS,
+                timeout_seconds=WATCH_SECONDS,
                 _headers={"Accept": self.event_type},
-                _request_timeout=(_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS),
+                _request_timeout=(TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
                 **self._arguments,
             ):
                 if event["type"] != "BOOKMARK":
                     self._take_change(event["type"], event["object"])
                 self._resource_version = self._watch.resource_version
+                self._heard()
         except client.ApiException as error:
             # Mostly 410: the server has no events since this resource version any more.
             self._resource_version = None
             if error.status != 410:
                 raise
+        else:
+            self._heard()
 
     def _list(self) -> bytes:
         # With resource version 0 the API server answers from its cache.
@@ -135,7 +156,7 @@ class ObjectWatch(WatchThread):
             resource_version="0",
             _headers={"Accept": objects.NAMES_AND_LABELS},
             _preload_content=False,
-            _request_timeout=_TIMEOUT_SECONDS,
+            _request_timeout=TIMEOUT_SECONDS,
             **self._arguments,
         )
         raw: bytes = response.data

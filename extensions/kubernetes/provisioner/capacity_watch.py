@@ -11,7 +11,12 @@ from kubernetes import client
 
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity.capacity_objects import MANAGER_LABEL, OWN_MANAGER, VERSIONS
-from tonnage.extensions.kubernetes.cluster.object_watch import WatchThread
+from tonnage.extensions.kubernetes.cluster.object_watch import (
+    READ_TIMEOUT_SECONDS,
+    TIMEOUT_SECONDS,
+    WATCH_SECONDS,
+    WatchThread,
+)
 from tonnage.extensions.kubernetes.provisioner import provisioner_objects
 from tonnage.extensions.kubernetes.provisioner.provisioner_objects import CapacityObject
 
@@ -19,15 +24,6 @@ LOG = logging.getLogger(__name__)
 
 _GROUP, _PLURAL = "storage.k8s.io", "csistoragecapacities"
 _PAGE_SIZE = 500
-
-#: Timeouts in seconds: for connecting and for listing, for the length of one watch, and for the silence after which a
-#: connection counts as dead. The next watch continues where the last one ended.
-_TIMEOUT_SECONDS = 10.0
-_WATCH_SECONDS = 10
-_READ_TIMEOUT_SECONDS = _WATCH_SECONDS + 5.0
-
-#: Seconds after the last sign of the API server from which on the objects seen are not the present ones.
-_SILENCE_SECONDS = 30.0
 
 _NOT_FOUND, _GONE = 404, 410
 
@@ -41,13 +37,12 @@ class CapacityWatch(WatchThread):
     def __init__(
         self, api: client.ApiClient, notify: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__()
-        self._custom, self._notify, self._clock = client.CustomObjectsApi(api), notify, clock
+        super().__init__(clock)
+        self._custom, self._notify = client.CustomObjectsApi(api), notify
         self._lock = threading.Lock()
         self._api_version = VERSIONS[0]
         self._objects: dict[str, CapacityObject] = {}
         self._resource_version: str | None = None
-        self._seen_at: float | None = None
 
     def objects(self) -> tuple[int, list[CapacityObject]] | None:
         """Return the objects and the resource version at which they were read; None while they are not known.
@@ -55,8 +50,7 @@ class CapacityWatch(WatchThread):
         They are not known before the first list, and after a silence of the API server.
         """
         with self._lock:
-            silent = self._seen_at is None or self._clock() - self._seen_at > _SILENCE_SECONDS
-            if silent or self._resource_version is None:
+            if self.is_silent or self._resource_version is None:
                 return None
             return int(self._resource_version), list(self._objects.values())
 
@@ -70,8 +64,8 @@ class CapacityWatch(WatchThread):
                 **self._selection,
                 resource_version=self._resource_version,
                 allow_watch_bookmarks=True,
-                timeout_seconds=_WATCH_SECONDS,
-                _request_timeout=(_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS),
+                timeout_seconds=WATCH_SECONDS,
+                _request_timeout=(TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
             ):
                 self._handle(event)
         except client.ApiException as error:
@@ -82,7 +76,7 @@ class CapacityWatch(WatchThread):
                 raise
         else:
             with self._lock:
-                self._seen_at = self._clock()
+                self._heard()
 
     @property
     def _selection(self) -> dict[str, Any]:
@@ -92,7 +86,8 @@ class CapacityWatch(WatchThread):
     def _handle(self, event: Any) -> None:
         raw = event["object"]
         with self._lock:
-            self._resource_version, self._seen_at = raw["metadata"]["resourceVersion"], self._clock()
+            self._resource_version = raw["metadata"]["resourceVersion"]
+            self._heard()
             if event["type"] == "BOOKMARK":
                 return
             name = f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}"
@@ -123,11 +118,11 @@ class CapacityWatch(WatchThread):
             page = self._page(following)
         with self._lock:
             self._objects, self._resource_version = capacity_objects, resource_version
-            self._seen_at = self._clock()
+            self._heard()
 
     def _page(self, following: str | None) -> Any:
         return self._custom.list_cluster_custom_object(
-            **self._selection, limit=_PAGE_SIZE, _continue=following, _request_timeout=_TIMEOUT_SECONDS
+            **self._selection, limit=_PAGE_SIZE, _continue=following, _request_timeout=TIMEOUT_SECONDS
         )
 
     @staticmethod

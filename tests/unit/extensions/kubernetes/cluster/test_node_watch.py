@@ -8,7 +8,9 @@ import pytest
 
 from tests.servers.kube_api import NODES, KubeApi
 from tests.unit.api.cluster import wait_until
+from tonnage.extensions.kubernetes.cluster import api_connection
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.node_watch import NodeWatch
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
 
 
@@ -50,6 +52,40 @@ def test_a_change_of_the_status_alone_changes_nothing(kube: KubeApi, reader: Clu
     kube.add_node("n2", rack="r1")
     wait_until(lambda: reader.all_node_labels() is not before)
     assert reader.all_node_labels()["n2"] == {"rack": "r1"}
+
+
+def test_after_a_silence_labels_are_not_known(kube: KubeApi, tmp_path: pathlib.Path) -> None:
+    seconds = 0.0
+    with api_connection.connect(kube.kubeconfig(tmp_path)) as api:
+        watching = NodeWatch(api, lambda: seconds)
+        watching.start()
+        try:
+            wait_until(lambda: watching.labels == {"n1": {"zone": "a"}})
+            seconds = 29.0
+            assert watching.labels == {"n1": {"zone": "a"}}
+            seconds = 31.0
+            assert watching.labels is None
+            # A sign of the server is enough, and a watch that ends without a change is one.
+            kube.end_watches()
+            wait_until(lambda: watching.labels == {"n1": {"zone": "a"}})
+        finally:
+            watching.stop()
+
+
+def test_a_connection_that_says_nothing_is_replaced(
+    kube: KubeApi, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.extensions.kubernetes.cluster.object_watch.READ_TIMEOUT_SECONDS", 0.2)
+    with api_connection.connect(kube.kubeconfig(tmp_path)) as api:
+        watching = NodeWatch(api)
+        watching.start()
+        try:
+            wait_until(lambda: watching.labels is not None)
+            # The server keeps the connection, and the node goes without an event.
+            del kube.nodes["n1"]
+            wait_until(lambda: watching.labels == {})
+        finally:
+            watching.stop()
 
 
 def test_labels_are_listed_while_nodes_cannot_be_watched(kube: KubeApi, reader: ClusterReader) -> None:
