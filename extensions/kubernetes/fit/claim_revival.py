@@ -10,13 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import pod_volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Pod
-from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser, PodLookup
@@ -24,6 +25,9 @@ from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds for which a caller waits for the revival of another one. kube-scheduler waits for an extender for five.
+_WAIT_SECONDS = 4.0
 
 
 class PendingPods(ClusterObjects, PodLookup, Protocol):
@@ -53,6 +57,8 @@ class ClaimRevival:
         self._lock = threading.Lock()
         #: When this process has last looked after all claims.
         self._kept_at: float | None = None
+        #: The revival that goes on.
+        self._revival: futures.Future[None] | None = None
 
     def kept(self) -> None:
         """Record that the claims of all pods have just been renewed where they have to be.
@@ -67,16 +73,37 @@ class ClaimRevival:
     def ensure(self) -> None:
         """Revive claims, if claims may have ended because this process could not renew them.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+        Of several callers one does this, and the others wait for it. Raises
+        :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read, or if it takes long.
         """
         with self._lock:
             began = self._clock()
             if self._kept_at is not None and began - self._kept_at < self._lease / 2:
                 return
+            is_first = self._revival is None
+            revival = self._revival = self._revival or futures.Future()
+        if not is_first:
+            self._wait_for(revival)
+            return
+        try:
             revived = self._releaser.revive() + sum(map(self._claim_again, self._cluster.pending_pods()))
-            if revived:
-                LOG.info("Revived %d claim(s) for volumes that are being created", revived)
-            self._kept_at = began
+        except BaseException as error:
+            with self._lock:
+                self._revival = None
+            revival.set_exception(error)
+            raise
+        with self._lock:
+            self._revival, self._kept_at = None, began
+        revival.set_result(None)
+        if revived:
+            LOG.info("Revived %d claim(s) for volumes that are being created", revived)
+
+    @staticmethod
+    def _wait_for(revival: "futures.Future[None]") -> None:
+        try:
+            revival.result(_WAIT_SECONDS)
+        except futures.TimeoutError:
+            raise ClusterUnavailable("the volumes that are being created are still being read; try again") from None
 
     def _claim_again(self, pod: Pod) -> int:
         """Claim room for the volumes of a pod that are being created and have no claim, and return their number."""

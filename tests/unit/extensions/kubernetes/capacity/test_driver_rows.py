@@ -2,14 +2,13 @@
 """Drivers in the ledger, and patches of their storage."""
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
 from sqlalchemy import orm
 
-from tests.servers import ledger_schema
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool
@@ -24,15 +23,6 @@ Patch: TypeAlias = Callable[..., Driver]
 
 def change(raw: Any) -> DriverPatch:
     return type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 @pytest.fixture

@@ -10,49 +10,14 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.capacity import type_conversion
-from tonnage.extensions.kubernetes.capacity import driver_rows
-from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tests.unit.extensions.kubernetes.fit.figures import patch, pools, volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
-from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database, dialects
 
-GI = 2**30
-
-
-NAME = "disk.example.com"
-
-
 NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
-
-
-def patch(ledger: database.Database, status: Any, name: str = NAME) -> None:
-    raw = {"spec": {"capacityTracking": True}, "status": status}
-    ledger.run(
-        driver_rows.patch, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
-    )
-
-
-def pools(*sizes: int) -> dict[str, Any]:
-    """Return a pool of each size in GiB, on the first nodes."""
-    listed = [{"name": f"p{n}", "capacity": f"{size}Gi", "nodeList": [f"n{n}"]} for n, size in enumerate(sizes)]
-    return {"storage": [{"storageClassName": "fast", "pools": listed}]}
-
-
-def volumes(*sizes: int) -> list[Volume]:
-    return [Volume(f"v{number}", NAME, "fast", size * GI) for number, size in enumerate(sizes)]
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 def claim(capacity: NodeQueries, holder: str, *sizes: int, lease: float = 3600) -> NodeClaim | None:

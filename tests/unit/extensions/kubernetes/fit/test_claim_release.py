@@ -2,16 +2,15 @@
 """Release of the claims for pods."""
 
 import datetime
-import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tests.servers import ledger_schema
 from tests.servers.kube_api import KubeApi
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claim_for_pod, claims_of, write
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
@@ -26,70 +25,13 @@ from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database
 
-GI = 2**30
-DRIVER = "disk.example.com"
 INLINE = "cache (inline)"
-LEASE = 3600.0
-
-
-def write(ledger: database.Database, capacity: str = "10Gi") -> None:
-    """Write figures of n1's pools, for claims and for inline volumes, and of a pool that n1 and n2 can use."""
-    here = {"name": "p", "capacity": capacity, "nodeList": ["n1"]}
-    status = {
-        "storage": [
-            {"storageClassName": "fast", "pools": [here]},
-            {"storageClassName": "<ephemeral>", "pools": [here]},
-            {"storageClassName": "shared", "pools": [{"name": "s", "capacity": capacity, "nodeList": ["n1", "n2"]}]},
-        ]
-    }
-    change = {"spec": {"capacityTracking": True}, "status": status}
-    ledger.run(
-        driver_rows.patch, DRIVER, type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
-    )
-
-
-@pytest.fixture
-def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
-    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
-    ledger_schema.create(engine)
-    created = database.Database(engine)
-    write(created)
-    yield created
-    created.close()
-
-
-@pytest.fixture
-def kube() -> Iterator[KubeApi]:
-    with KubeApi() as api:
-        for name in ("n1", "n2"):
-            api.add_node(name)
-        yield api
-
-
-@pytest.fixture
-def cluster(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
-    reader = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=3600.0)
-    yield reader
-    reader.api.close()
+pytestmark = pytest.mark.usefixtures("written")
 
 
 @pytest.fixture
 def releaser(ledger: database.Database, cluster: ClusterReader) -> ClaimReleaser:
     return ClaimReleaser(ledger, cluster, LEASE)
-
-
-def claim_for_pod(
-    ledger: database.Database, name: str, kind: str | None = "fast", holder: str = "u1", lease: float = LEASE
-) -> None:
-    """Claim capacity for a volume on n1, as the extender does for a pod."""
-    volume = Volume(name, DRIVER, kind, 6 * GI)
-    _, node_claim = NodeQueries(ledger).claim([volume], Nodes([Node("n1", {})]), holder, lease, pod="default/redis")
-    assert node_claim is not None
-
-
-def claims_of(ledger: database.Database, holder: str = "u1") -> list[capacity_claims.Claim]:
-    with ledger.reading() as session:
-        return capacity_claims.list_for_holder(session, holder)
 
 
 def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(

@@ -2,15 +2,17 @@
 """Claims whose leases ended while no extender ran, and volumes that are created meanwhile."""
 
 import pathlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 
 import pytest
 
-from tests.servers import ledger_schema
-from tests.servers.kube_api import KubeApi
-from tests.unit.extensions.kubernetes.fit.test_pod_claim_tasks import claim_for_pod, claims_of, write
+from tests.servers.kube_api import PODS, KubeApi
+from tests.unit.extensions.kubernetes.fit.figures import claim_for_pod, claims_of, write
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.claim_revival import ClaimRevival
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
@@ -18,15 +20,7 @@ from tonnage.ledger.db import database
 
 LEASE = 60.0
 
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    created = database.Database(engine)
-    write(created)
-    yield created
-    created.close()
+pytestmark = pytest.mark.usefixtures("written")
 
 
 @pytest.fixture
@@ -126,6 +120,53 @@ def test_nothing_is_decided_before_the_cluster_has_answered(
     del kube.failing["GET"]
     revival.ensure()
     assert len(claims_of(ledger)) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_callers_share_one_look_at_the_cluster(
+    ledger: database.Database, kube: KubeApi, revival: ClaimRevival, fails: bool
+) -> None:
+    answers, is_asked = threading.Event(), threading.Event()
+
+    def wait(path: str) -> None:
+        if path == PODS:
+            is_asked.set()
+            assert answers.wait(30)
+
+    kube.before_read = wait
+    with futures.ThreadPoolExecutor(3) as threads:
+        try:
+            first = threads.submit(revival.ensure)
+            assert is_asked.wait(30)
+            others = [threads.submit(revival.ensure) for _ in range(2)]
+            # A round of the release does not wait for the look.
+            revival.kept()
+            assert not any(other.done() for other in (first, *others))
+            if fails:
+                kube.failing["GET"] = 503
+        finally:
+            answers.set()
+        outcomes = [type(caller.exception(30)) for caller in (first, *others)]
+    assert outcomes == [ClusterUnavailable if fails else type(None)] * 3
+    assert kube.asked.count(PODS) == 1
+
+
+def test_a_look_that_takes_long_leaves_the_other_callers_undecided(
+    ledger: database.Database, kube: KubeApi, revival: ClaimRevival, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.extensions.kubernetes.fit.claim_revival._WAIT_SECONDS", 0.1)
+    answers, is_asked = threading.Event(), threading.Event()
+    kube.before_read = lambda path: (is_asked.set(), answers.wait(30)) if path == PODS else None
+    with futures.ThreadPoolExecutor(1) as threads:
+        first = threads.submit(revival.ensure)
+        assert is_asked.wait(30)
+        try:
+            with pytest.raises(ClusterUnavailable, match="still being read"):
+                revival.ensure()
+        finally:
+            answers.set()
+        first.result(30)
+    revival.ensure()
 
 
 def test_claims_are_revived_at_the_start_and_after_a_pause(

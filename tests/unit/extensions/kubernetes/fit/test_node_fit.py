@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which nodes take volumes together, asked over RPC."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.servers import ledger_schema
-from tonnage.capacity import errors, type_conversion
-from tonnage.extensions.kubernetes.capacity import driver_rows
-from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, patch
+from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit.node_fit import NodeFit
@@ -17,28 +13,15 @@ from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db import database
 from tonnage.rpc import serialization
 
-GI = 2**30
-DRIVER = "disk.example.com"
 
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    made = database.Database(engine)
+@pytest.fixture(autouse=True)
+def two_pools(ledger: database.Database) -> None:
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     pools = [
         {"name": "one", "capacity": "10Gi", "nodeList": ["n1"]},
         {"name": "two", "capacity": "16Gi", "nodeTopology": {"nodeSelectorTerms": [zone]}},
     ]
-    change = {
-        "spec": {"capacityTracking": True},
-        "status": {"storage": [{"storageClassName": "fast", "pools": pools}]},
-    }
-    patch = type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
-    made.run(driver_rows.patch, DRIVER, patch)
-    yield made
-    made.close()
+    patch(ledger, {"storage": [{"storageClassName": "fast", "pools": pools}]})
 
 
 def volumes(*sizes: int | None) -> list[NodeVolume]:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, patch, pools, volumes
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
@@ -23,35 +24,7 @@ from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQuerie
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database, dialects
 
-GI = 2**30
-NAME = "disk.example.com"
 NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
-
-
-def patch(ledger: database.Database, status: Any, name: str = NAME) -> None:
-    raw = {"spec": {"capacityTracking": True}, "status": status}
-    ledger.run(
-        driver_rows.patch, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
-    )
-
-
-def pools(*sizes: int) -> dict[str, Any]:
-    """Return a pool of each size in GiB, on the first nodes."""
-    listed = [{"name": f"p{n}", "capacity": f"{size}Gi", "nodeList": [f"n{n}"]} for n, size in enumerate(sizes)]
-    return {"storage": [{"storageClassName": "fast", "pools": listed}]}
-
-
-def volumes(*sizes: int) -> list[Volume]:
-    return [Volume(f"v{number}", NAME, "fast", size * GI) for number, size in enumerate(sizes)]
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 def claim(capacity: NodeQueries, holder: str, *sizes: int, lease: float = 3600) -> NodeClaim | None:
@@ -72,7 +45,7 @@ def test_claimed_capacity_is_unavailable_until_released(ledger: database.Databas
     assert capacity.decide(volumes(6), NODES, "a").fitting_nodes() == [0]
     with ledger.reading() as session:
         [kept] = capacity_claims.list_for_holder(session, "a")
-    assert (kept.node, kept.driver, kept.pool, kept.size) == ("n0", NAME, "p0", 6 * GI)
+    assert (kept.node, kept.driver, kept.pool, kept.size) == ("n0", DRIVER, "p0", 6 * GI)
     capacity.release("a")
     assert claim(capacity, "b", 6) is not None
 
@@ -101,7 +74,7 @@ def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
     write_pools("fast", {"name": "p", "$patch": "delete"})
 
     def fits(size: int) -> bool:
-        return bool(capacity.decide([Volume("v", NAME, "safe", size * GI)], NODES).fitting_nodes())
+        return bool(capacity.decide([Volume("v", DRIVER, "safe", size * GI)], NODES).fitting_nodes())
 
     assert (fits(25), fits(26)) == (True, False)
     write_pools("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
@@ -138,7 +111,7 @@ def test_the_emptiest_node_is_chosen_and_new_figures_apply_at_once(ledger: datab
     assert [NODES.names[row] for row in decision.fitting_nodes()] == ["n2"]
     patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [{"name": "p2", "capacity": "7Gi"}]}]})
     assert capacity.decide(volumes(8), NODES).fitting_nodes() == []
-    ledger.run(driver_rows.delete, NAME)
+    ledger.run(driver_rows.delete, DRIVER)
     assert len(capacity.decide(volumes(8), NODES).fitting_nodes()) == 20
     patch(ledger, pools(8))
     assert capacity.decide(volumes(8), NODES).fitting_nodes() == [0]
@@ -193,7 +166,7 @@ def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledg
 
 @pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
 def test_concurrent_claims_of_one_holder_leave_the_last_one(shared: database.Database) -> None:
-    for name in (NAME, "other.example.com"):
+    for name in (DRIVER, "other.example.com"):
         patch(shared, pools(10), name)
     capacity, first, go = NodeQueries(shared), threading.Event(), threading.Event()
     decision = capacity.decide(volumes(6), NODES)
@@ -256,7 +229,7 @@ def run_writers(ledger: database.Database, count: int, of: int, rounds: int) -> 
         for each in [threads.submit(write, writer) for writer in range(count)]:
             each.result()
     with ledger.reading() as session:
-        driver = driver_rows.find(session, NAME)
+        driver = driver_rows.find(session, DRIVER)
     last = (rounds - 1) * 1000
     kept = {pool.name: pool for pool in driver.storage[0].pools if not pool.name.startswith("old")}
     assert {name: (pool.capacity, pool.node_list) for name, pool in kept.items()} == {
@@ -279,7 +252,7 @@ def test_concurrent_creation_of_a_driver_creates_one(shared: database.Database) 
         for each in [threads.submit(make, writer) for writer in range(8)]:
             each.result()
     with shared.reading() as session:
-        driver = driver_rows.find(session, NAME)
+        driver = driver_rows.find(session, DRIVER)
     assert {pool.name: pool.capacity for pool in driver.storage[0].pools} == {f"p{each}": each for each in range(8)}
     assert driver.version == 8
 

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Room that comes: claims that end, and figures that grow."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.servers import ledger_schema
-from tests.unit.extensions.kubernetes.fit.test_pod_claim_tasks import DRIVER, claim_for_pod, write
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, claim_for_pod, write
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
@@ -14,15 +11,7 @@ from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
 from tonnage.ledger.db import database
 
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    created = database.Database(engine)
-    write(created)
-    yield created
-    created.close()
+pytestmark = pytest.mark.usefixtures("written")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client
 
-from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
 from tests.unit.extensions.kubernetes.provisioner.published_objects import DRIVERS, HOSTPATH, TOPOLVM, PublishedDriver
@@ -33,15 +32,6 @@ def api(kube: KubeApi) -> Iterator[client.ApiClient]:
     settings.retries = False
     with client.ApiClient(settings) as api:
         yield api
-
-
-@pytest.fixture
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[database.Database]:
-    engine = database.create_engine(f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.sqlite")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 
 import dataclasses
 import datetime
-from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import orm
 
-from tests.servers import ledger_schema
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch, SpecPatch
@@ -24,15 +22,6 @@ from tonnage.ledger.db import database
 DRIVER, CLASS, LIFETIME = "disk.example.com", "fast", 3600.0
 GIB = 2**30
 WORKING, UNKNOWN, GONE = ProvisionerState.WORKING, ProvisionerState.UNKNOWN, ProvisionerState.GONE
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 class Process:

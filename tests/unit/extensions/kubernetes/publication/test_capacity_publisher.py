@@ -39,15 +39,6 @@ def cluster() -> Iterator[KubeApi]:
 
 
 @pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
-
-
-@pytest.fixture
 def patch(ledger: database.Database) -> Patch:
     def apply(*storage: dict[str, Any], name: str = NAME, **raw: Any) -> None:
         change = {"status": {"storage": list(storage)}, **raw} if storage else raw

@@ -2,14 +2,13 @@
 """Pools of volume types as pools of storage classes: those of agents, and of a Cinder that is watched."""
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kubernetes import client
 from sqlalchemy import orm
 
-from tests.servers import ledger_schema
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity import driver_rows
@@ -23,15 +22,6 @@ from tonnage.ledger.db import database
 DRIVER, ZONE = "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"
 GI = 2**30
 THIN = {"thin_provisioning_support": True, "max_over_subscription_ratio": "2.0", "provisioned_capacity_gb": 150}
-
-
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
-    yield ledger
-    ledger.close()
 
 
 @pytest.fixture
