@@ -107,7 +107,8 @@ class Refusal:
     """The refusal of a request. ``request`` describes it: ``500 GiB thin 'gold'``.
 
     ``pools`` is the number of pools that were checked. ``pool`` is the pool or backend to which the request is limited,
-    if any. With an ``excess`` no pool was checked.
+    if any. With an ``excess`` no pool was checked. ``outgrown`` is the pool in which a volume has no room to grow,
+    if its type lets it move for that: the pools are those that it might move to.
     """
 
     request: str
@@ -116,6 +117,7 @@ class Refusal:
     nearest: NearestMiss | None = None
     pool: str | None = None
     excess: Excess | None = None
+    outgrown: str | None = None
 
     @property
     def largest_size_gb(self) -> int | None:
@@ -137,16 +139,20 @@ class Refusal:
     def without_pools(self) -> "Refusal":
         """Return the refusal without the names and figures of pools."""
         named = self.pool is not None and "@" in self.pool
-        return replace(self, nearest=None, pool="its backend" if named else self.pool)
+        outgrown = None if self.outgrown is None else "its pool"
+        return replace(self, nearest=None, pool="its backend" if named else self.pool, outgrown=outgrown)
 
     @property
     def message(self) -> str:
         """The refusal as one sentence, with each filter's count and the nearest miss with its numbers."""
         if self.excess is not None:
             return f"No quota for {self.request}: {self.excess.message}"
+        request = (
+            self.request if self.outgrown is None else f"{self.request}, which has no room to grow in {self.outgrown}"
+        )
         if self.pools == 0:
             missing = "no backend reports a pool" if self.pool is None else f"{self.pool} is not reported"
-            return f"No pool for {self.request}: {missing} at present"
+            return f"No pool for {request}: {missing} at present"
         parts = [f"{self.pools} pool{'' if self.pools == 1 else 's'}"]
         for outcome in self.outcomes:
             if not outcome.refused:
@@ -155,7 +161,7 @@ class Refusal:
             if self.nearest is not None and self.nearest.filter == outcome.filter:
                 part += f", nearest {self.nearest.pool} {self.nearest.rejection.message}"
             parts.append(part)
-        return f"No pool for {self.request}: {'; '.join(parts)}"
+        return f"No pool for {request}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)

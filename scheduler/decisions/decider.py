@@ -150,7 +150,7 @@ class Decider:
         """Let a volume grow in its pool or, if only room is missing there, by a move that its type allows.
 
         Both are decided on the same figures, and one of them is booked. A volume that finds no other pool gets the
-        refusal of the move.
+        refusal of the move, which names its own pool too.
         """
         if move is None:
             return self._decide_volume(spec)
@@ -161,6 +161,8 @@ class Decider:
         if not self.rules.without_room.filters.candidates(self.pools, spec.request).any():
             return self._decide_volume(spec)
         moved = self._decide_volume(move)
+        if isinstance(moved.result, Refusal):
+            moved.result = replace(moved.result, outgrown=spec.request.pool)
         moved.staying = growing
         moved.stale_refusals = [*moved.stale_refusals, spec.request]
         return moved

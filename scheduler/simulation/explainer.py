@@ -34,7 +34,8 @@ class Explainer(DecisionObserver):
         if isinstance(decided.staying, Refusal):
             [move] = explanations
             text = f"Cannot grow where it is: {decided.staying.message}. To move it: {move.message}"
-            return [replace(move, message=text)]
+            refusal = decided.result if isinstance(decided.result, Refusal) else None
+            return [replace(move, message=text, refusal=refusal)]
         return explanations
 
     def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:

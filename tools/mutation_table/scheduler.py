@@ -255,4 +255,11 @@ MUTATIONS = (
         "tiers",
         (guards.NOTICE_HANDLER,),
     ),
+    Mutation(
+        "The refusal of a move to grow names the pool that is too small.",
+        "scheduler/decisions/decider.py",
+        "moved.result = replace(moved.result, outgrown=spec.request.pool)",
+        "pass",
+        (guards.MOVES,),
+    ),
 )

@@ -199,6 +199,9 @@ def test_a_volume_that_finds_no_other_pool_is_refused_with_both_reasons(world: W
     assert (explanation.pool, explanation.refusal) == (None, answer.refusal)
     assert explanation.message.startswith("Cannot grow where it is: No pool for 20 GiB")
     assert ". To move it: No pool for 35 GiB" in explanation.message
+    grows = "No pool for 35 GiB thin 'growing', which has no room to grow in"
+    assert answer.refusal.message.startswith(f"{grows} both@b#p: 2 pools; CapacityFilter refused 2, nearest ")
+    assert answer.refusal.without_pools().message.startswith(f"{grows} its pool: 2 pools; CapacityFilter refused 2")
     assert volume_row(world, growing_volume) == ("both@b#p", 15, "available")
 
 
