@@ -35,6 +35,13 @@ OPTIONS: list[cfg.Opt] = [
         help="Seconds without a moved volume after which a plan fails that does not reach its goal. Until then it is "
         "made anew now and then, because a volume that is in use may become free.",
     ),
+    cfg.IntOpt(
+        "retention_days",
+        default=400,
+        min=1,
+        max=36500,
+        help="Days after its end after which a plan is deleted, with its moves.",
+    ),
 ]
 
 

@@ -2,20 +2,23 @@
 """Bodies of requests for plans, and of plans. Capacities are GiB."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from sqlalchemy import orm
 
 from tonnage.api.http.cached_answers import text_of_time
 from tonnage.api.schemas import response_bodies
 from tonnage.api.schemas.fields import Body, Key, Scalar
 from tonnage.capacity import type_conversion
 from tonnage.extensions.moves.planning.plan import MovePlan
-from tonnage.extensions.moves.records import plan_limits, tables
+from tonnage.extensions.moves.records import plan_details, plan_limits, plan_progress, plan_records, tables
 from tonnage.extensions.moves.records.hours import Hours
 from tonnage.extensions.moves.records.plan_progress import Progress
 from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+
+T = TypeVar("T")
 
 _Number: TypeAlias = Annotated[int, Meta(ge=1, le=plan_limits.LARGEST)]
 
@@ -96,11 +99,20 @@ class StayingVolume(Struct, kw_only=True):
     reason: str
 
 
+class PoolChange(Struct, kw_only=True):
+    """The levels of a pool before the moves of a plan and after them."""
+
+    pool: str
+    before: PoolLevel
+    after: PoolLevel
+
+
 class Plan(Struct, kw_only=True):
     """A plan: the goal and the outcome in words, the moves in their order, and the volumes that stay.
 
     ``id`` is that of a plan that is carried out, null for one without moves. ``seconds`` is an estimate of the time, by
-    earlier moves between the same backends, null without one; since 3.73.
+    earlier moves between the same backends, null without one; ``pools`` are those that the moves change. Both are there
+    since 3.73.
     """
 
     id: str | UnsetType | None = UNSET
@@ -111,6 +123,7 @@ class Plan(Struct, kw_only=True):
     seconds: float | UnsetType | None = UNSET
     moves: list[PlannedMove]
     staying: list[StayingVolume]
+    pools: list[PoolChange] | UnsetType = UNSET
 
 
 class PlanResponse(Struct):
@@ -124,7 +137,8 @@ class Step(Struct, kw_only=True):
 
     ``state`` is ``waiting``, ``moving``, ``moved``, ``failed`` or ``skipped``: such a move no longer held when its turn
     came, or is no longer needed. ``message`` is the reason why it waits, has failed or was skipped, and ``generation``
-    counts how often the plan was made.
+    counts how often the plan was made. The levels are the planned ones when the move has ended, null for a plan of an
+    earlier release.
     """
 
     number: int
@@ -137,6 +151,8 @@ class Step(Struct, kw_only=True):
     reason: str
     state: str
     message: str | None
+    source_level: PoolLevel | None
+    target_level: PoolLevel | None
     started_at: str | None
     ended_at: str | None
 
@@ -145,9 +161,14 @@ class AppliedPlan(Struct, kw_only=True):
     """A plan that is or was carried out, and the administrator who started it.
 
     ``state`` is ``running``, ``paused``, ``stopped``, ``finished`` or ``failed``; ``message`` is the reason why it
-    waits or has ended. ``moves`` and ``size_gb`` are those that have ended or are to come, without skipped ones, and
-    ``moved`` and ``moved_gb`` the part that is done; ``moving`` and ``failed`` are numbers of moves. ``seconds_left``
-    is an estimate by earlier moves between the same backends, null without one. ``steps`` are shown with a single plan.
+    waits or has ended. ``outcome`` and ``is_reached`` are those of the plan when it was made last, null for one of an
+    earlier release. ``moves`` and ``size_gb`` are those that have ended or are to come, and after the end those that
+    were left; skipped ones do not count. ``moved`` and ``moved_gb`` are the part that is done; ``moving`` and
+    ``failed`` are numbers of moves. ``seconds_left`` is an estimate by earlier moves between the same backends, null
+    without one.
+
+    ``steps``, the volumes that stay (at most 1000 of them), and the levels of the ``pools`` before and after the plan
+    are shown with a single plan.
     """
 
     id: str
@@ -157,6 +178,8 @@ class AppliedPlan(Struct, kw_only=True):
     limits: dict[str, Any]
     state: str
     message: str | None
+    outcome: str | None
+    is_reached: bool | None
     project_id: str
     user_id: str
     generation: int
@@ -170,6 +193,8 @@ class AppliedPlan(Struct, kw_only=True):
     created_at: str
     ended_at: str | None
     steps: list[Step] | UnsetType = UNSET
+    staying: list[StayingVolume] | UnsetType = UNSET
+    pools: list[PoolChange] | UnsetType = UNSET
 
 
 class AppliedPlanResponse(Struct):
@@ -193,18 +218,35 @@ class NoArguments(Body):
 PLAN_ACTIONS: Mapping[str, Any] = dict.fromkeys(("pause", "resume", "stop"), NoArguments | None)
 
 
-def plan_body(plan: MovePlan, *, has_time: bool = True) -> Plan:
-    """Return the body of a plan, with the estimate of the time unless ``has_time`` is false."""
+def plan_body(plan: MovePlan, *, is_newest: bool = True) -> Plan:
+    """Return the body of a plan; unless ``is_newest`` is true without what 3.73 has added."""
     body = type_conversion.convert(msgspec.to_builtins(plan) | {"moved_gb": plan.moved_gb}, Plan)
-    body.seconds = _rounded(plan.seconds) if has_time else UNSET
+    body.seconds = _rounded(plan.seconds)
+    if not is_newest:
+        body.seconds = body.pools = UNSET
     return body
 
 
-def applied_plan_body(
-    plan: MovePlanRow, progress: Progress, steps: Sequence[MoveStepRow] | UnsetType = UNSET
-) -> AppliedPlan:
-    """Return the body of a plan that is or was carried out."""
-    total = progress.of(tables.WAITING, tables.MOVING, tables.MOVED, tables.STEP_FAILED)
+def single_plan_body(session: orm.Session, plan_id: str) -> AppliedPlan:
+    """Return the body of a plan that is or was carried out, with its details.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    plan = plan_records.get(session, plan_id)
+    body = applied_plan_body(plan, plan_progress.load(session, [plan])[plan.id])
+    body.steps = [_step_body(step) for step in plan_records.steps(session, plan.id, with_levels=True)]
+    body.staying = _converted(plan_details.staying(session, plan.id), StayingVolume)
+    body.pools = _converted(plan_details.pools(session, plan.id), PoolChange)
+    return body
+
+
+def _converted(objects: Sequence[Any], target_type: type[T]) -> list[T]:
+    return [type_conversion.convert(msgspec.to_builtins(value), target_type) for value in objects]
+
+
+def applied_plan_body(plan: MovePlanRow, progress: Progress) -> AppliedPlan:
+    """Return the body of a plan that is or was carried out, without its details."""
+    total = progress.of(tables.WAITING, tables.MOVING, tables.MOVED, tables.STEP_FAILED, tables.REMAINING)
     moved = progress.of(tables.MOVED)
     return AppliedPlan(
         id=plan.id,
@@ -214,6 +256,8 @@ def applied_plan_body(
         limits=plan.limits,
         state=plan.state,
         message=plan.message,
+        outcome=plan.outcome,
+        is_reached=plan.is_reached,
         project_id=plan.project_id,
         user_id=plan.user_id,
         generation=plan.generation,
@@ -226,7 +270,6 @@ def applied_plan_body(
         seconds_left=_rounded(progress.seconds_left),
         created_at=text_of_time(plan.created_at) or "",
         ended_at=text_of_time(plan.ended_at),
-        steps=steps if isinstance(steps, UnsetType) else [_step_body(step) for step in steps],
     )
 
 
@@ -246,6 +289,12 @@ def _step_body(step: MoveStepRow) -> Step:
         reason=step.reason,
         state=step.state,
         message=step.message,
+        source_level=_level_body(step.source_level),
+        target_level=_level_body(step.target_level),
         started_at=text_of_time(step.started_at),
         ended_at=text_of_time(step.ended_at),
     )
+
+
+def _level_body(values: Mapping[str, Any] | None) -> PoolLevel | None:
+    return None if values is None else type_conversion.convert(values, PoolLevel)

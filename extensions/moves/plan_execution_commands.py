@@ -54,6 +54,7 @@ _PLAN_COLUMNS: Sequence[Column] = (
         lambda row: plan_commands.duration(row["seconds_left"]),
     ),
     Column("message", lambda row: row["message"], "message", width=60),
+    Column("outcome", lambda row: row["outcome"]),
     Column("user", lambda row: row["user_id"]),
     Column("created_at", lambda row: row["created_at"]),
     Column("ended_at", lambda row: row["ended_at"]),
@@ -72,6 +73,13 @@ _STEP_COLUMNS: Sequence[Column] = (
     Column("reason", lambda row: row["reason"]),
     Column("started_at", lambda row: row["started_at"]),
     Column("ended_at", lambda row: row["ended_at"]),
+)
+
+_STAYING_COLUMNS: Sequence[Column] = (
+    Column("volume", lambda row: row["volume_id"], "volume"),
+    capacity("size", lambda row: row["size_gb"], "size"),
+    Column("pool", lambda row: row["pool"], "stays in"),
+    Column("reason", lambda row: row["reason"], "why", width=60),
 )
 
 _APPLIED_COLUMNS: Sequence[Column] = (
@@ -171,7 +179,7 @@ class PlanList(base_commands.Lister):
 
 
 class PlanShow(base_commands.ShowOne):
-    """Show a plan, its progress and its steps."""
+    """Show a plan, its progress, its moves, and the volumes that stay with the reasons."""
 
     group = "ask"
     options = _OPTIONS
@@ -187,7 +195,10 @@ class PlanShow(base_commands.ShowOne):
         """Return the plan, and its steps as a part."""
         plan = _client(self, parsed_args).get(f"/move-plans/{_path(parsed_args.plan)}", "move_plan")
         self.status = 0 if plan["state"] in (*_UNFINISHED, _FINISHED) else FOUND
-        return plan, [Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves.")]
+        return plan, [
+            Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves."),
+            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
+        ]
 
 
 class _Action(base_commands.Command):

@@ -7,8 +7,8 @@ from sqlalchemy import orm
 from tonnage.api.monitoring.exposition import Page, labels
 from tonnage.api.monitoring.ledger_page import PageScope
 from tonnage.capacity import units
-from tonnage.extensions.moves.records import tables
-from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+from tonnage.extensions.moves.records import plan_progress, tables
+from tonnage.extensions.moves.records.tables import MovePlanRow
 
 _PLAN_STATES = (*tables.UNFINISHED, tables.STOPPED, tables.FINISHED, tables.FAILED)
 _STEP_STATES = (tables.WAITING, tables.MOVING, tables.MOVED, tables.STEP_FAILED, tables.SKIPPED)
@@ -24,14 +24,9 @@ class PlanSeries:
         """Add the series if all is shown."""
         if scope.backend is not None:
             return
-        plan, step = MovePlanRow, MoveStepRow
+        plan = MovePlanRow
         plans = dict(session.execute(sa.select(plan.state, sa.func.count()).group_by(plan.state)).all())
-        sums = {
-            state: (int(count), int(size_gb))
-            for state, count, size_gb in session.execute(
-                sa.select(step.state, sa.func.count(), sa.func.sum(step.size_gb)).group_by(step.state)
-            )
-        }
+        sums = plan_progress.sums(session)
         page.add_gauge(
             "tonnage_move_plans",
             "Plans of moves that are or were carried out.",
@@ -40,10 +35,10 @@ class PlanSeries:
         page.add_gauge(
             "tonnage_move_plan_moves",
             "Moves of these plans.",
-            [(labels(state=state), sums.get(state, (0, 0))[0]) for state in _STEP_STATES],
+            [(labels(state=state), sums[state].moves) for state in _STEP_STATES],
         )
         page.add_gauge(
             "tonnage_move_plan_bytes",
             "Sizes of the volumes of these moves.",
-            [(labels(state=state), sums.get(state, (0, 0))[1] * units.GIB) for state in _STEP_STATES],
+            [(labels(state=state), sums[state].size_gb * units.GIB) for state in _STEP_STATES],
         )

@@ -74,7 +74,7 @@ class Plans(_Resource):
         if body.apply is not True:
             plan = self._context.scheduler.call(PLAN_MOVES, query)
             resp.media = plan_bodies.PlanResponse(
-                plan_bodies.plan_body(plan, has_time=req.at_least(microversions.APPLIED_PLANS))
+                plan_bodies.plan_body(plan, is_newest=req.at_least(microversions.APPLIED_PLANS))
             )
             return
         identity = req.context.identity
@@ -98,13 +98,13 @@ class AppliedPlan(_Resource):
 
     @operation({200: plan_bodies.AppliedPlanResponse})
     def on_get(self, req: Request, resp: falcon.Response, plan_id: str) -> None:
-        """Show a plan that is or was carried out, with its steps. It takes the microversion 3.73."""
+        """Show a plan that is or was carried out, with its steps, the volumes that stay and the levels of its pools.
+
+        It takes the microversion 3.73.
+        """
         self._require(req, GET_PLANS)
         with self._context.database.reading() as session:
-            plan = plan_records.get(session, plan_id)
-            progress = plan_progress.load(session, [plan])[plan.id]
-            steps = plan_records.steps(session, plan.id)
-        resp.media = plan_bodies.AppliedPlanResponse(plan_bodies.applied_plan_body(plan, progress, steps))
+            resp.media = plan_bodies.AppliedPlanResponse(plan_bodies.single_plan_body(session, plan_id))
 
 
 class PlanActions(_Resource):

@@ -10,7 +10,7 @@ from tonnage.extensions.moves.execution import plan_events
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
-from tonnage.extensions.moves.records import plan_progress, plan_records
+from tonnage.extensions.moves.records import plan_details, plan_progress, plan_records
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.records.plan_records import NewPlan
 from tonnage.ledger.db.database import Database
@@ -35,26 +35,37 @@ class PlanStarter:
     def apply(self, message: ApplyPlan) -> MovePlan:
         """Return a plan, which is carried out from now on unless it has no moves.
 
+        The same message again, which the bus may deliver, is answered with the plan that is recorded.
+
         Raises :class:`~tonnage.capacity.errors.Conflict` if it shares a pool with an unfinished plan,
         :class:`~tonnage.capacity.errors.InvalidInput` for limits that are none, and the errors of
         :meth:`~tonnage.extensions.moves.planner.Planner.plan`.
         """
+        limits = self._limits.changed(message.limits)
+        if (recorded := self._recorded(message.plan_id)) is not None:
+            return self._timed(recorded, limits)
         new_plan = NewPlan(
             id=message.plan_id,
             goal=message.query.goal,
             arguments=message.query.arguments,
-            limits=self._limits.changed(message.limits),
+            limits=limits,
             project_id=message.project_id,
             user_id=message.user_id,
         )
-        plan = self._timed(self._planner.plan(message.query), new_plan.limits)
+        plan = self._timed(self._planner.plan(message.query), limits)
         if not plan.moves:
             return plan
         is_new: bool = self._database.run_past_duplicates(self._insert, new_plan, plan)
-        if is_new:
-            self._events.commit()
-            LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
+        if not is_new:
+            # Another scheduler got the message too, and was faster.
+            return self._timed(self._recorded(new_plan.id) or plan, limits)
+        self._events.commit()
+        LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
         return plan
+
+    def _recorded(self, plan_id: str) -> MovePlan | None:
+        with self._database.reading(snapshot=True) as session:
+            return plan_details.answer(session, plan_id)
 
     def _timed(self, plan: MovePlan, limits: Limits) -> MovePlan:
         with self._database.reading() as session:

@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import functools
 
 from oslo_config import cfg
 
@@ -13,6 +14,7 @@ from tonnage.extensions.moves.execution.plan_thread import PlanThread
 from tonnage.extensions.moves.plan_messages import APPLY_MOVES, PLAN_MOVES
 from tonnage.extensions.moves.plan_start import PlanStarter
 from tonnage.extensions.moves.planner import Planner
+from tonnage.extensions.moves.records import plan_retention
 from tonnage.extensions.moves.records.hours import Hours
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.room_adviser import RoomAdviser
@@ -34,6 +36,7 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
         advisers=[adviser],
         rpc_handlers=[RpcHandler(PLAN_MOVES, starter.preview), RpcHandler(APPLY_MOVES, starter.apply)],
         background=[PlanThread(executor, context.membership)],
+        purges=[functools.partial(plan_retention.purge, days=section.retention_days)],
         closers=[adviser.close],
     )
 

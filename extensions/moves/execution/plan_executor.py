@@ -37,6 +37,12 @@ LOG = logging.getLogger(__name__)
 #: Seconds before a plan is made anew after one without a moved volume, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
+#: Seconds between two looks at the backends that a plan waits for.
+_LOOK = 10.0
+
+#: The beginning of a message about these.
+_WAITS_FOR_MOVE = "waits for the move of volume"
+
 #: Most steps that are read at once to find those that begin.
 _PAGE = 100
 
@@ -84,6 +90,8 @@ class PlanExecutor:
         self._timeout, self._clocks, self._events = timeout, clocks, events
         #: When this executor began with each plan: nobody worked on it before.
         self._began: dict[str, float] = {}
+        #: When it looks next at the backends that each plan waits for.
+        self._next_look: dict[str, float] = {}
 
     def work(self) -> bool:
         """Take the next steps of all plans; return whether a plan has not ended.
@@ -91,7 +99,9 @@ class PlanExecutor:
         Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read.
         """
         plans = self._database.read(plan_records.open_plans)
-        self._began = {plan.id: self._began.get(plan.id, self._clocks.monotonic()) for plan in plans}
+        now = self._clocks.monotonic()
+        self._began = {plan.id: self._began.get(plan.id, now) for plan in plans}
+        self._next_look = {plan.id: self._next_look.get(plan.id, now + _LOOK) for plan in plans}
         for plan in plans:
             try:
                 self._carry_on(plan)
@@ -103,6 +113,9 @@ class PlanExecutor:
         active = self._active_steps(plan)
         moving = [step for step in active if step.state == tables.MOVING]
         has_changed = bool(moving) and self._record_ends(plan, moving)
+        if plan.state in tables.UNFINISHED and self._clocks.monotonic() >= self._next_look[plan.id]:
+            self._next_look[plan.id] = self._clocks.monotonic() + _LOOK
+            self._tell_of_backends(plan, moving)
         if plan.state == tables.PAUSED:
             return
         if plan.state != tables.RUNNING:
@@ -123,6 +136,25 @@ class PlanExecutor:
         """Return the steps that are moving or have failed: few, however many the plan has."""
         with self._database.reading() as session:
             return plan_records.active_steps(session, plan.id)
+
+    def _tell_of_backends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> None:
+        """Record that a plan waits for a move of a backend that is down or gone, or that it no longer does so."""
+        with self._database.reading() as session:
+            unsettled = step_outcomes.unsettled_steps(session, plan.id, plan.generation)
+        message = None
+        if moving or unsettled:
+            model = self._planner.model()
+            ends = [(step, "") for step in moving] + [(step, " to be reported") for step in unsettled]
+            for step, end in ends:
+                absence = model.absence(step.target) or model.absence(step.source)
+                if absence is not None:
+                    message = f"{_WAITS_FOR_MOVE} {step.volume_id}{end}: {absence}"
+                    break
+        if message is None and not (plan.message or "").startswith(_WAITS_FOR_MOVE):
+            return
+        if message != plan.message:
+            LOG.info("Plan %s (%s): %s", plan.id, plan.summary, message or "goes on")
+            self._database.run(plan_records.tell, plan.id, message)
 
     # Steps.
 
@@ -181,7 +213,8 @@ class PlanExecutor:
         if not pairs:
             return False
         is_open, waits = Hours.parse(limits.hours).is_open(self._clocks.local()), f"waits for the hours {limits.hours}"
-        if (plan.message == waits) == is_open:
+        waits_for_move = (plan.message or "").startswith(_WAITS_FOR_MOVE)
+        if (plan.message == waits) == is_open and not waits_for_move:
             self._database.run(plan_records.tell, plan.id, None if is_open else waits)
         if not is_open:
             return True
@@ -234,9 +267,7 @@ class PlanExecutor:
         message = f"made anew with {new_plan.amount}: {obstacle}" if new_plan.moves else f"waits: {obstacle}"
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(plan.stalls, 10))
         try:
-            added = self._database.run(
-                plan_records.add_generation, plan.id, plan.generation, new_plan.moves, message, pause
-            )
+            added = self._database.run(plan_records.add_generation, plan.id, plan.generation, new_plan, message, pause)
         except errors.Conflict as error:
             self._end(plan, tables.FAILED, error.message)
             return

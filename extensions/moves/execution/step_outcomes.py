@@ -122,6 +122,21 @@ def unsettled(session: orm.Session, plan_id: str, generation: int) -> set[str]:
     return volume_ids
 
 
+def unsettled_steps(session: orm.Session, plan_id: str, generation: int) -> list[MoveStepRow]:
+    """Return the steps of :func:`unsettled`, in their order."""
+    row = MoveStepRow
+    rows: list[MoveStepRow] = []
+    for chunk in dialects.in_chunks(sorted(unsettled(session, plan_id, generation))):
+        statement = sa.select(row).where(
+            row.plan_id == plan_id,
+            row.generation == generation,
+            row.volume_id.in_(chunk),
+            row.ended_at.is_not(None),
+        )
+        rows += session.scalars(statement)
+    return sorted(rows, key=lambda step: step.number)
+
+
 def _volumes(session: orm.Session, ids: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
     """Return the pool of each volume, and the reason of its last failure."""
     volume, pool = models.Volume, models.Pool

@@ -57,10 +57,20 @@ class StayingVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """The levels of a pool ``before`` the moves of a plan and ``after`` them."""
+
+    pool: str
+    before: PoolLevel
+    after: PoolLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovePlan:
     """A plan for a goal. ``goal`` names it in words; ``outcome`` tells in words whether the moves reach it.
 
-    ``seconds`` is an estimate of the time that the moves take, None without one.
+    ``pools`` are the pools that the moves change, by their names. ``seconds`` is an estimate of the time that the moves
+    take, None without one.
     """
 
     goal: str
@@ -68,6 +78,7 @@ class MovePlan:
     outcome: str
     moves: tuple[PlannedMove, ...]
     staying: tuple[StayingVolume, ...]
+    pools: tuple[PoolChange, ...] = ()
     seconds: float | None = None
 
     @property

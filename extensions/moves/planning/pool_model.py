@@ -32,7 +32,7 @@ from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, PlacedVolumes
-from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolLevel, StayingVolume
+from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolChange, PoolLevel, StayingVolume
 from tonnage.scheduler.requests.placement_requests import Single
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
 from tonnage.scheduler.requests.request_spec import Lookup
@@ -71,6 +71,8 @@ class PoolModel:
         self.pools, self.rules, self._volumes, self._held = pools, rules, volumes, held
         self.sources: set[str] = set()
         self._steps: list[_Step] = []
+        #: The levels of pools before the first move that used each.
+        self._before: dict[str, PoolLevel] = {}
 
     def volumes(self, pool: str) -> list[PlacedVolume]:
         """Return the volumes that are in a pool by the ledger and that no move of the plan takes, the largest first."""
@@ -113,7 +115,7 @@ class PoolModel:
         """Return the placement of a volume in a pool if both bounds and the scheduler allow it, else the reason."""
         index = self.pools.index(pool)
         if index is None:
-            return f"no report has named pool {pool}"
+            return _unreported(pool)
         if (obstacle := self._obstacle_in(volume.pool)) is not None:
             return obstacle
         if volume.spec is None:
@@ -126,6 +128,9 @@ class PoolModel:
 
     def move(self, volume: PlacedVolume, placement: Placement, reason: str) -> None:
         """Add a move to the plan, and count its end: the volume is in its new pool, and no longer in its old one."""
+        for pool in (volume.pool, placement.pool):
+            if pool not in self._before:
+                self._before[pool] = self.level(pool)
         self._count(volume, placement.pool, 1)
         levels = self.level(volume.pool), self.level(placement.pool)
         self._steps.append(_Step(volume, placement, reason, *levels))
@@ -183,7 +188,16 @@ class PoolModel:
             )
             last_out.setdefault(step.volume.pool, []).append(number)
         order = sorted(staying, key=lambda volume: (volume.pool, -volume.size_gb, volume.volume_id))
-        return MovePlan(goal=goal, is_reached=is_reached, outcome=outcome, moves=tuple(planned), staying=tuple(order))
+        names = sorted({pool for move in planned for pool in (move.source, move.target)})
+        changes = (PoolChange(pool=name, before=self._before[name], after=self.level(name)) for name in names)
+        return MovePlan(
+            goal=goal,
+            is_reached=is_reached,
+            outcome=outcome,
+            moves=tuple(planned),
+            staying=tuple(order),
+            pools=tuple(changes),
+        )
 
     def request_of(self, volume: PlacedVolume) -> Request:
         """Return the request that the move of a volume makes. Raises ValueError for one that cannot be moved."""
@@ -259,8 +273,14 @@ class PoolModel:
         """Return why no volume can leave a pool; None if nothing keeps them."""
         if (plan_id := self._held.get(pool)) is not None:
             return f"plan {plan_id} uses {pool}"
+        return self.absence(pool) if pool in self.pools else None
+
+    def absence(self, pool: str) -> str | None:
+        """Return why nothing can be copied into a pool or out of it now: its backend is down, or gone; else None."""
         row = self.pools.get(pool)
-        if row is None or (row.up and not is_reported_down(row.capabilities.get(BACKEND_STATE))):
+        if row is None:
+            return _unreported(pool)
+        if row.up and not is_reported_down(row.capabilities.get(BACKEND_STATE)):
             return None
         return f"backend {backend_of(pool)} is down"
 
@@ -300,6 +320,10 @@ class PoolModel:
                 f"{units.to_wire(round(room, 2))} GiB are free"
             )
         return f"{request.describe()} would go to {name}, which would then be above the level of this plan"
+
+
+def _unreported(pool: str) -> str:
+    return f"no report has named pool {pool}"
 
 
 def _figure(value: Floats) -> float | None:

@@ -14,7 +14,7 @@ from tonnage.capacity.pools.pool import backend_of
 from tonnage.extensions.moves.planning.plan import PlannedMove
 from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits, Load
-from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
+from tonnage.extensions.moves.records.tables import MovePlanRow, MovePlanSum, MoveStepRow
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 
@@ -31,7 +31,7 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The moves of a plan by the states of their steps.
+    """The moves of a plan by the states of their steps, and those that were left when it ended without its goal.
 
     ``seconds_left`` is the estimate for the moves that have not ended; None without a move that has.
     """
@@ -47,9 +47,9 @@ class Progress:
 
 def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Progress]:
     """Return the progress of plans by their ids, with the time left of those that are unfinished."""
+    amounts = _recorded_sums(session, [plan.id for plan in plans if plan.state not in tables.UNFINISHED])
     row = MoveStepRow
-    amounts: dict[str, dict[str, Amount]] = defaultdict(dict)
-    for chunk in dialects.in_chunks([plan.id for plan in plans]):
+    for chunk in dialects.in_chunks([plan.id for plan in plans if not amounts[plan.id].keys() - {tables.REMAINING}]):
         statement = sa.select(row.plan_id, row.state, sa.func.count(), sa.func.sum(row.size_gb))
         for plan_id, state, count, size in session.execute(
             statement.where(row.plan_id.in_(chunk)).group_by(row.plan_id, row.state)
@@ -58,6 +58,40 @@ def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Prog
     unfinished = {plan.id: plan_records.limits_of(plan) for plan in plans if plan.state in tables.UNFINISHED}
     times = _seconds_left(session, unfinished) if unfinished else {}
     return {plan.id: Progress(amounts=amounts[plan.id], seconds_left=times.get(plan.id)) for plan in plans}
+
+
+def sums(session: orm.Session) -> Mapping[str, Amount]:
+    """Return the moves of all plans by the states of their steps, none for a state without any.
+
+    Only the steps of plans that have not ended are counted. The sums of the others were recorded at their end.
+    """
+    step, ended = MoveStepRow, MovePlanSum
+    totals: dict[str, Amount] = defaultdict(Amount)
+    open_steps = (
+        sa.select(step.state, sa.func.count(), sa.func.sum(step.size_gb))
+        .where(step.plan_id.in_(plan_records.open_ids()))
+        .group_by(step.state)
+    )
+    recorded = (
+        sa.select(ended.state, sa.func.sum(ended.moves), sa.func.sum(ended.size_gb))
+        .where(ended.state != tables.REMAINING)
+        .group_by(ended.state)
+    )
+    for statement in (open_steps, recorded):
+        for state, count, size_gb in session.execute(statement):
+            before = totals[state]
+            totals[state] = Amount(before.moves + int(count), before.size_gb + int(size_gb))
+    return totals
+
+
+def _recorded_sums(session: orm.Session, plan_ids: Iterable[str]) -> dict[str, dict[str, Amount]]:
+    """Return the sums that were recorded of ended plans, by the plans and the states."""
+    row = MovePlanSum
+    amounts: dict[str, dict[str, Amount]] = defaultdict(dict)
+    for chunk in dialects.in_chunks(plan_ids):
+        for recorded in session.scalars(sa.select(row).where(row.plan_id.in_(chunk))):
+            amounts[recorded.plan_id][recorded.state] = Amount(recorded.moves, recorded.size_gb)
+    return amounts
 
 
 def estimate(session: orm.Session, moves: Iterable[PlannedMove], limits: Limits) -> float | None:

@@ -15,7 +15,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove
-from tonnage.extensions.moves.records import tables
+from tonnage.extensions.moves.records import plan_details, plan_retention, tables
 from tonnage.extensions.moves.records.plan_limits import Limits, Load, Slots
 from tonnage.extensions.moves.records.tables import MovePlanPool, MovePlanRow, MoveStepRow
 from tonnage.ledger import models
@@ -72,6 +72,7 @@ def insert(session: orm.Session, new_plan: NewPlan, plan: MovePlan) -> bool:
     session.flush()
     hold(session, new_plan.id, plan.moves)
     _insert_steps(session, new_plan.id, 1, 0, plan.moves)
+    plan_details.record(session, new_plan.id, plan)
     return True
 
 
@@ -108,11 +109,14 @@ def held_by_others(session: orm.Session, plan_id: str) -> dict[str, str]:
 
 def open_plans(session: orm.Session) -> Sequence[MovePlanRow]:
     """Return the plans that hold pools: the unfinished ones, and those that wait for the end of their last moves."""
-    holding = sa.select(MovePlanPool.plan_id)
-    statement = sa.select(MovePlanRow).where(
-        sa.or_(MovePlanRow.state.in_(tables.UNFINISHED), MovePlanRow.id.in_(holding))
-    )
+    statement = sa.select(MovePlanRow).where(MovePlanRow.id.in_(open_ids()))
     return session.scalars(statement.order_by(MovePlanRow.created_at, MovePlanRow.id)).all()
+
+
+def open_ids() -> sa.CompoundSelect[tuple[str]]:
+    """Return the statement for the ids of the plans that hold pools."""
+    unfinished = sa.select(MovePlanRow.id).where(MovePlanRow.state.in_(tables.UNFINISHED))
+    return sa.union(unfinished, sa.select(MovePlanPool.plan_id))
 
 
 def get(session: orm.Session, plan_id: str) -> MovePlanRow:
@@ -134,11 +138,15 @@ def page(session: orm.Session, filters: Mapping[str, str], part: paging.Page) ->
     return list(session.scalars(paging.apply(statement, MovePlanRow, SORT_KEYS, part)))
 
 
-def steps(session: orm.Session, plan_id: str, generation: int | None = None) -> Sequence[MoveStepRow]:
-    """Return the steps of a plan in their order, or those of one generation."""
+def steps(
+    session: orm.Session, plan_id: str, generation: int | None = None, *, with_levels: bool = False
+) -> Sequence[MoveStepRow]:
+    """Return the steps of a plan in their order, or those of one generation, with the levels of pools if needed."""
     statement = sa.select(MoveStepRow).where(MoveStepRow.plan_id == plan_id)
     if generation is not None:
         statement = statement.where(MoveStepRow.generation == generation)
+    if with_levels:
+        statement = statement.options(orm.undefer_group("levels"))
     return session.scalars(statement.order_by(MoveStepRow.number)).all()
 
 
@@ -242,7 +250,10 @@ def release(session: orm.Session, plan_id: str) -> MovePlanRow | None:
     if plan.state in tables.UNFINISHED or session.scalar(sa.select(is_moving)):
         return None
     released = session.execute(sa.delete(MovePlanPool).where(MovePlanPool.plan_id == plan_id))
-    return plan if released.rowcount else None  # type: ignore[attr-defined]
+    if not released.rowcount:  # type: ignore[attr-defined]
+        return None
+    plan_retention.sum_up(session, plan_id)
+    return plan
 
 
 def end(session: orm.Session, plan_id: str, state: str, message: str) -> bool:
@@ -273,8 +284,8 @@ def resume(session: orm.Session, plan_id: str) -> None:
 
 
 def tell(session: orm.Session, plan_id: str, message: str | None) -> None:
-    """Set the message of a running plan: why it waits, or None."""
-    if _lock(session, plan_id).state == tables.RUNNING:
+    """Set the message of an unfinished plan: why it waits, or None."""
+    if _lock(session, plan_id).state in tables.UNFINISHED:
         _set_plan(session, plan_id, message=message)
 
 
@@ -291,7 +302,7 @@ def stop(session: orm.Session, plan_id: str) -> None:
 
 
 def add_generation(
-    session: orm.Session, plan_id: str, generation: int, moves: Sequence[PlannedMove], message: str, pause_s: float
+    session: orm.Session, plan_id: str, generation: int, new_plan: MovePlan, message: str, pause_s: float
 ) -> bool:
     """Replace the waiting steps of a running plan; return False if the plan does not run or was made anew already.
 
@@ -301,7 +312,7 @@ def add_generation(
     plan = _lock(session, plan_id)
     if plan.state != tables.RUNNING or plan.generation != generation:
         return False
-    hold(session, plan_id, moves)
+    hold(session, plan_id, new_plan.moves)
     row = MoveStepRow
     has_moved = sa.exists().where(row.plan_id == plan_id, row.generation == generation, row.state == tables.MOVED)
     has_progress = bool(session.scalar(sa.select(has_moved)))
@@ -313,7 +324,8 @@ def add_generation(
     plan.next_plan_at = now if has_progress else now + datetime.timedelta(seconds=pause_s)
     session.flush()
     last = session.scalar(sa.select(sa.func.max(row.number)).where(row.plan_id == plan_id)) or 0
-    _insert_steps(session, plan_id, generation + 1, last, moves)
+    _insert_steps(session, plan_id, generation + 1, last, new_plan.moves)
+    plan_details.record(session, plan_id, new_plan)
     return True
 
 
@@ -330,6 +342,8 @@ def _insert_steps(session: orm.Session, plan_id: str, generation: int, last: int
             target=move.target,
             after=[last + number for number in move.after],
             reason=move.reason,
+            source_level=asdict(move.source_level),
+            target_level=asdict(move.target_level),
         )
         for move in moves
     )
@@ -354,6 +368,8 @@ def _end(session: orm.Session, plan: MovePlanRow, state: str, message: str) -> N
     plan.state, plan.message = state, message
     session.flush()
     _set_plan(session, plan.id, ended_at=models.utcnow())
+    if state != tables.FINISHED:
+        plan_retention.sum_up(session, plan.id, tables.WAITING, name=tables.REMAINING)
     _skip_waiting(session, plan.id, f"the plan is {state}")
 
 

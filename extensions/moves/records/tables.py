@@ -17,13 +17,17 @@ UNFINISHED = (RUNNING, PAUSED)
 #: States of steps. A step that was skipped has moved nothing, because it no longer held when its turn came.
 WAITING, MOVING, MOVED, STEP_FAILED, SKIPPED = "waiting", "moving", "moved", "failed", "skipped"
 
+#: The name of the sum of the steps that had not begun when a plan ended without its goal. They are skipped ones too.
+REMAINING = "left"
+
 
 class MovePlanRow(Base):
     """A plan that is carried out.
 
     ``goal`` is the name of the goal and ``arguments`` are its arguments, ``summary`` is the goal in words. ``limits``
     are the fields of :class:`~tonnage.extensions.moves.records.plan_limits.Limits`. ``generation`` is the number of
-    times that the plan was made: its steps that wait are those of the last generation. ``message`` is the reason why
+    times that the plan was made: its steps that wait are those of the last generation. ``outcome`` and ``is_reached``
+    are those of the plan when it was made last; None for a plan of an earlier release. ``message`` is the reason why
     the plan waits or has ended.
 
     ``progress_at`` is the time of the last progress: a volume was moved, or an administrator started or resumed the
@@ -32,7 +36,10 @@ class MovePlanRow(Base):
     """
 
     __tablename__ = "move_plans"
-    __table_args__ = (sa.Index("ix_move_plans_created_at", "created_at", "id"),)
+    __table_args__ = (
+        sa.Index("ix_move_plans_created_at", "created_at", "id"),
+        sa.Index("ix_move_plans_ended_at", "ended_at"),
+    )
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     goal: orm.Mapped[str] = orm.mapped_column(exact_text(255))
@@ -43,6 +50,8 @@ class MovePlanRow(Base):
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     state: orm.Mapped[str] = orm.mapped_column(exact_text(8), index=True, default=RUNNING)
     message: orm.Mapped[str | None] = orm.mapped_column(FreeText())
+    outcome: orm.Mapped[str | None] = orm.mapped_column(FreeText())
+    is_reached: orm.Mapped[bool | None] = orm.mapped_column()
     generation: orm.Mapped[int] = orm.mapped_column(default=1)
     stalls: orm.Mapped[int] = orm.mapped_column(default=0)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
@@ -55,10 +64,13 @@ class MoveStepRow(Base):
     """One move of a plan. ``number`` counts the steps of all generations of the plan, from 1.
 
     ``after`` are the numbers of the steps that make room for it, ``reason`` is why the volume goes to that pool, and
-    ``message`` why the step failed, was skipped, or waits.
+    ``message`` why the step failed, was skipped, or waits. ``source_level`` and ``target_level`` are the fields of the
+    planned :class:`~tonnage.extensions.moves.planning.plan.PoolLevel` of both pools when the move has ended, None for a
+    plan of an earlier release. They are loaded on demand alone.
     """
 
     __tablename__ = "move_steps"
+    __table_args__ = (sa.Index("ix_move_steps_ended_at", "state", "ended_at"),)
 
     plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
     number: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
@@ -69,6 +81,8 @@ class MoveStepRow(Base):
     target: orm.Mapped[str] = orm.mapped_column(exact_text(511))
     after: orm.Mapped[list[int]] = orm.mapped_column("after_steps", Json)
     reason: orm.Mapped[str] = orm.mapped_column(FreeText())
+    source_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json, deferred=True, deferred_group="levels")
+    target_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json, deferred=True, deferred_group="levels")
     state: orm.Mapped[str] = orm.mapped_column(exact_text(8), index=True, default=WAITING)
     message: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     started_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
@@ -82,3 +96,44 @@ class MovePlanPool(Base):
 
     pool: orm.Mapped[str] = orm.mapped_column(exact_text(511), primary_key=True)
     plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), index=True)
+
+
+class MovePlanStaying(Base):
+    """A volume that stays in its pool for the ``reason``, by the plan when it was made last."""
+
+    __tablename__ = "move_plan_staying"
+
+    plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
+    number: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid)
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    pool: orm.Mapped[str] = orm.mapped_column(exact_text(511))
+    reason: orm.Mapped[str] = orm.mapped_column(FreeText())
+
+
+class MovePlanLevel(Base):
+    """The levels of a pool of a plan: when the plan first used it, and when the plan as it was made last has ended.
+
+    Both are the fields of a :class:`~tonnage.extensions.moves.planning.plan.PoolLevel`.
+    """
+
+    __tablename__ = "move_plan_levels"
+
+    plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
+    pool: orm.Mapped[str] = orm.mapped_column(exact_text(511), primary_key=True)
+    level_before: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+    level_after: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+
+
+class MovePlanSum(Base):
+    """The number and the GiB of the steps of an ended plan that are in a ``state``, so that nobody counts them again.
+
+    The sum of the ``state`` :data:`REMAINING` is recorded when the plan ends, the others when its last move has ended.
+    """
+
+    __tablename__ = "move_plan_sums"
+
+    plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
+    state: orm.Mapped[str] = orm.mapped_column(exact_text(8), primary_key=True)
+    moves: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)

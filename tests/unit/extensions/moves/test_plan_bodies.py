@@ -23,4 +23,4 @@ def test_the_estimate_of_the_time_is_rounded_or_null_or_left_out() -> None:
     plan = Cloud().add("a", 100, [30]).add("b", 100).plan("empty", target="h@a#p")
     assert plan_bodies.plan_body(plan).seconds is None
     assert plan_bodies.plan_body(replace(plan, seconds=1.26)).seconds == 1.3
-    assert plan_bodies.plan_body(replace(plan, seconds=1.26), has_time=False).seconds is UNSET
+    assert plan_bodies.plan_body(replace(plan, seconds=1.26), is_newest=False).seconds is UNSET

@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import orm
 
 from tests.unit.api.cluster import BACKEND, wait_until
 from tests.unit.cli.conftest import RestApi
 from tests.unit.extensions.moves.test_plan_commands import run
 from tests.unit.extensions.moves.test_plan_resources import CLOSED
 from tonnage.capacity import errors
-from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records import plan_records, tables
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,34 @@ def test_a_plan_that_is_waited_for_has_moved_its_volumes(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["id"], shown["message"]) == (row["id"], f"{BACKEND}#thin has no volume")
     assert [(step["volume"], step["state"]) for step in shown["steps"]] == [(volume, "moved")]
+
+
+def test_a_plan_is_shown_with_the_volumes_that_stay(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The first volume of the backend is in a pool that no other volume type takes.
+    run(f"plan apply empty {BACKEND} --hours {CLOSED} -f json", rest_api, status=3)
+    applied = json.loads(capsys.readouterr().out)
+    assert applied["id"] is None
+    run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} -f json", rest_api)
+    plan = json.loads(capsys.readouterr().out)["id"]
+    rest_api.cluster.database.run(_let_stay, plan, volume)
+    run(f"plan show {plan} -f json", rest_api)
+    [staying] = json.loads(capsys.readouterr().out)["staying"]
+    assert staying == {"volume": volume, "size_bytes": 3 * 2**30, "pool": f"{BACKEND}#thin", "reason": "it is in use"}
+    run(f"plan show {plan}", rest_api)
+    output = capsys.readouterr().out
+    assert "Volumes that stay" in output
+    assert "it is in use" in output
+    run(f"plan stop {plan}", rest_api)
+
+
+def _let_stay(session: orm.Session, plan_id: str, volume_id: str) -> None:
+    session.add(
+        tables.MovePlanStaying(
+            plan_id=plan_id, number=1, volume_id=volume_id, size_gb=3, pool=f"{BACKEND}#thin", reason="it is in use"
+        )
+    )
 
 
 def test_a_plan_is_paused_resumed_and_stopped(

@@ -99,6 +99,13 @@ def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: s
     assert (shown["limits"]["failures"], shown["limits"]["moves"], shown["seconds_left"]) == (9, 8, None)
     [step] = shown["steps"]
     assert (step["state"], step["volume_id"], step["target"]) == ("moved", volume, f"{BACKEND}#thick")
+    assert step["target_level"]["promised_gb"] - step["source_level"]["promised_gb"] >= 3
+    assert (shown["staying"], shown["is_reached"]) == ([], True)
+    [thick, thin] = shown["pools"]
+    assert (thick["pool"], thin["pool"]) == (f"{BACKEND}#thick", f"{BACKEND}#thin")
+    assert thick["after"]["promised_gb"] - thick["before"]["promised_gb"] == 3
+    assert thin["before"]["promised_gb"] - thin["after"]["promised_gb"] == 3
+    assert answer.json["move_plan"]["pools"] == shown["pools"]
     assert step["started_at"] <= step["ended_at"] <= shown["ended_at"]
     assert client.show(volume)["os-vol-host-attr:host"] == f"{BACKEND}#thick"
     listed = client.at("GET", "/v3/move-plans?state=finished&limit=1", APPLIED_PLANS).json
@@ -111,7 +118,9 @@ def test_a_plan_is_paused_resumed_and_stopped(client: Client, volume: str) -> No
     for action, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
         answer = client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json={action: None})
         assert (answer.status_code, show(client, plan_id)["state"]) == (202, state)
-    assert [step["state"] for step in show(client, plan_id)["steps"]] == ["skipped"]
+    shown = show(client, plan_id)
+    assert [step["state"] for step in shown["steps"]] == ["skipped"]
+    assert (shown["moved"], shown["moves"], shown["size_gb"]) == (0, 1, 3)
     answer = client.at("POST", f"/v3/move-plans/{plan_id}/action", APPLIED_PLANS, json={"resume": {}})
     assert (answer.status_code, "is stopped: only a running or paused plan" in answer.text) == (400, True)
     for body in ({"hurry": None}, {"stop": {"now": True}}, {}):
@@ -136,7 +145,7 @@ def test_a_plan_without_moves_has_no_id(client: Client) -> None:
     assert (answer.status_code, answer.json["move_plan"]["id"], answer.json["move_plan"]["moves"]) == (200, None, [])
     plan = post(client, "fit", APPLIED_PLANS, size=1).json["move_plan"]
     assert ("id" in plan, plan["seconds"]) == (False, None)
-    assert "seconds" not in post(client, "fit", size=1).json["move_plan"]
+    assert {"seconds", "pools"}.isdisjoint(post(client, "fit", size=1).json["move_plan"])
 
 
 def test_wrong_limits_are_errors_of_the_request(client: Client) -> None:

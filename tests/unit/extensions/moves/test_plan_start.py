@@ -2,10 +2,12 @@
 """The start of plans."""
 
 import logging
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.extensions.moves.clouds import Cloud
 from tests.unit.extensions.moves.records.test_plan_progress import set_times
@@ -14,7 +16,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.plan_start import PlanStarter
 from tonnage.extensions.moves.planner import Planner
-from tonnage.extensions.moves.planning.plan import PlanQuery
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.scheduler.observers.extension_events import ExtensionEvents
@@ -45,6 +47,42 @@ def test_a_plan_is_recorded_with_its_limits(cloud: Cloud, caplog: pytest.LogCapt
     assert (row.id, row.user_id, row.state) == (order.plan_id, "ann", "running")
     assert plan_records.limits_of(row) == Limits(moves=5, moves_per_backend=1)
     assert caplog.messages == [f"Plan {order.plan_id} (empty h@a#p) begins: 1 move of 30 GiB"]
+
+
+def test_the_same_message_again_is_answered_with_the_recorded_plan(cloud: Cloud) -> None:
+    order = message("h@a#p")
+    first = starter(cloud).apply(order)
+    [move] = first.moves
+    # Now there would be another plan.
+    row = cloud.table.row(cloud.table.index(move.target) or 0)
+    cloud.table.put(replace(row, free=0.0))
+    assert starter(cloud).preview(order.query).moves != first.moves
+    assert starter(cloud).apply(order) == first
+
+
+def test_a_plan_that_another_scheduler_has_recorded_meanwhile_is_the_answer(cloud: Cloud) -> None:
+    order = message("h@a#p")
+    late = starter(cloud)
+    first: list[MovePlan] = []
+    make = late._planner.plan
+
+    def plan(query: PlanQuery) -> MovePlan:
+        made = make(query)
+        if not first:
+            first.append(starter(cloud).apply(order))
+            return replace(made, outcome="another one")
+        return made
+
+    late._planner.plan = plan  # type: ignore[method-assign]
+    assert late.apply(order) == first[0]
+
+
+def test_a_plan_of_an_earlier_release_is_made_again(cloud: Cloud) -> None:
+    order = message("h@a#p")
+    first = starter(cloud).apply(order)
+    with cloud.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE move_plans SET outcome = NULL"))
+    assert starter(cloud).apply(order) == first
 
 
 def test_a_plan_has_the_time_of_its_moves_within_its_own_limits() -> None:

@@ -174,6 +174,64 @@ def test_a_volume_that_becomes_free_is_moved_after_all() -> None:
     assert plans.carry_on() == "finished"
 
 
+def test_a_plan_tells_that_it_waits_for_a_backend_that_is_down() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    [move] = plans.apply("empty", target=A).moves
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    assert [row[3] for row in plans.steps()] == ["moving"]
+    plans.agents["b@x"] = None
+    for _ in range(4):
+        plans.pass_time(20)
+        plans.report(plans.agents["a@x"])  # type: ignore[arg-type]
+        for letter in plans.bus[:]:
+            plans.bus.remove(letter)
+            plans.deliver(letter, plans.schedulers[0])
+        plans.schedulers[0].run_periodic_tasks()
+        executor.work()
+    assert plans.state() == "running"
+    assert plans.message() == f"waits for the move of volume {move.volume_id}: backend b@x is down"
+    plans.change("pause")
+    agent = plans.start_agent("b@x")
+    while not agent.joined:
+        plans.join(agent, plans.schedulers[0])
+    plans.report_everything()
+    plans.pass_time(20)
+    executor.work()
+    assert plans.rows("SELECT message FROM move_plans") == [(None,)]
+    plans.change("resume")
+    plans.settle()
+    assert plans.carry_on() == "finished"
+
+
+def test_a_plan_tells_that_the_target_of_a_move_is_gone_or_down() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    [move] = plans.apply("empty", target=A).moves
+    plans.agents["b@x"] = None
+    for _ in range(4):
+        plans.pass_time(20)
+        plans.report(plans.agents["a@x"])  # type: ignore[arg-type]
+        plans.deliver(plans.bus.pop(), plans.schedulers[0])
+        plans.schedulers[0].run_periodic_tasks()
+    plans.executor(plans.schedulers[0]).work()
+    assert plans.state() == "running"
+    [[reason]] = plans.rows("SELECT message FROM move_steps")
+    assert "CapacityFilter" in reason or "down" in reason
+    assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {move.volume_id}: ")
+
+
+def test_the_message_about_a_backend_stays_while_the_hours_are_over() -> None:
+    plans = world({A: [10, 10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"hours": "12-13", "moves": 1})
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE move_plans SET message = 'waits for the move of volume x: no'"))
+    plans.hour = 14
+    executor.work()
+    assert plans.message() == "waits for the move of volume x: no"
+
+
 def test_a_plan_that_shares_a_pool_with_an_unfinished_plan_is_refused() -> None:
     plans = world({A: [10], C: [4]}, {A: 100, B: 100, C: 50})
     plans.apply("empty", target=A)

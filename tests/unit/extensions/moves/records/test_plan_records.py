@@ -64,8 +64,8 @@ def test_a_plan_that_does_not_run_starts_nothing_and_does_not_end(cloud: Cloud) 
     cloud.database.run(plan_records.pause, plan_id)
     assert cloud.database.run(plan_records.start, plan_id, [1, 2]) == []
     assert not cloud.database.run(plan_records.end, plan_id, tables.FINISHED, "")
-    moves = cloud.plan("empty", target="h@a#p").moves
-    assert not cloud.database.run(plan_records.add_generation, plan_id, 1, moves, "", 0.0)
+    plan = cloud.plan("empty", target="h@a#p")
+    assert not cloud.database.run(plan_records.add_generation, plan_id, 1, plan, "", 0.0)
     cloud.database.run(plan_records.resume, plan_id)
     assert cloud.database.run(plan_records.end, plan_id, tables.FAILED, "no")
     with pytest.raises(errors.Conflict, match="is failed: only a running or paused plan can be stopped"):
@@ -77,9 +77,9 @@ def test_a_plan_that_does_not_run_starts_nothing_and_does_not_end(cloud: Cloud) 
 def test_a_new_generation_replaces_the_steps_that_wait(cloud: Cloud) -> None:
     plan_id = start_plan(cloud)
     cloud.database.run(plan_records.note, plan_id, {2: "no room"})
-    moves = cloud.plan("empty", target="h@a#p").moves
-    assert cloud.database.run(plan_records.add_generation, plan_id, 1, moves, "again", 30.0)
-    assert not cloud.database.run(plan_records.add_generation, plan_id, 1, moves, "again", 30.0)
+    plan = cloud.plan("empty", target="h@a#p")
+    assert cloud.database.run(plan_records.add_generation, plan_id, 1, plan, "again", 30.0)
+    assert not cloud.database.run(plan_records.add_generation, plan_id, 1, plan, "again", 30.0)
     steps = cloud.database.run(plan_records.steps, plan_id)
     assert [(step.number, step.generation, step.state, step.message) for step in steps] == [
         (1, 1, "skipped", "the plan was made anew"),
