@@ -38,11 +38,11 @@ class Planner:
         with self._turn:
             return goal.plan(self._model(held))
 
-    def model(self) -> PoolModel:
+    def model(self, query: PlanQuery) -> PoolModel:
         """Return a model of the pools as they are now, to look at single moves."""
         return self._model({})
 
-    def volumes(self) -> PlacedVolumes:
+    def volumes(self, query: PlanQuery) -> PlacedVolumes:
         """Return a reader of the volumes as they are now."""
         return PlacedVolumes(self._database)
 

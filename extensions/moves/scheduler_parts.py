@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.extensions.moves import options
+from tonnage.extensions.moves.execution.ledger_mover import LedgerMover
 from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
 from tonnage.extensions.moves.execution.plan_thread import PlanThread
 from tonnage.extensions.moves.plan_messages import APPLY_MOVES, PLAN_MOVES
@@ -29,7 +30,8 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     planner = Planner(context.database, context.snapshots)
     clocks = Clocks(local=datetime.datetime.now, monotonic=context.clock)
     timeout, events = section.no_progress_timeout, context.events
-    executor = PlanExecutor(context.database, planner, context.move, timeout, clocks, events)
+    mover = LedgerMover(context.database, context.move)
+    executor = PlanExecutor(context.database, planner, mover, timeout, clocks, events)
     starter = PlanStarter(context.database, planner, limits, events)
     adviser = RoomAdviser(planner)
     return SchedulerParts(

@@ -9,8 +9,8 @@ decided once.
 import datetime
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -18,7 +18,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.extensions.moves.execution import plan_events, step_outcomes
 from tonnage.extensions.moves.execution.step_outcomes import StepOutcome
-from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
+from tonnage.extensions.moves.planning.placed_volumes import VolumeReader
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.planning.pool_model import PoolModel
 from tonnage.extensions.moves.records import plan_progress, plan_records, tables
@@ -28,9 +28,7 @@ from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.rpc.messages import Answer
 from tonnage.scheduler.observers.extension_events import ExtensionEvents
-from tonnage.scheduler.requests.placement_requests import Move
 
 LOG = logging.getLogger(__name__)
 
@@ -56,11 +54,32 @@ class Planner(Protocol):
     def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
         """Return a plan for a goal that uses no pool of other plans."""
 
-    def model(self) -> PoolModel:
-        """Return a model of the pools as they are now."""
+    def model(self, query: PlanQuery) -> PoolModel:
+        """Return a model of the pools as they are now, for the options of a plan."""
 
-    def volumes(self) -> PlacedVolumes:
-        """Return a reader of the volumes as they are now."""
+    def volumes(self, query: PlanQuery) -> VolumeReader:
+        """Return a reader of the volumes as they are now, for the options of a plan."""
+
+
+class Mover(Protocol):
+    """Moves volumes, for the plans that have its name."""
+
+    @property
+    def name(self) -> str:
+        """The name in the rows of plans."""
+
+    def outcomes(self, plan: MovePlanRow, steps: Sequence[MoveStepRow]) -> Mapping[int, StepOutcome]:
+        """Return the outcomes of steps that are moving, by their numbers."""
+
+    def request(self, plan: MovePlanRow, step: MoveStepRow) -> StepOutcome:
+        """Let the volume of a step be moved, unless that has begun before.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if it is not known whether it begins, and other errors
+        with the reason why it does not.
+        """
+
+    def unsettled(self, session: orm.Session, plan: MovePlanRow) -> set[str]:
+        """Return the volumes of ended steps whose room is not free yet, or not in the figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +91,7 @@ class Clocks:
 
 
 class PlanExecutor:
-    """Carries plans out. ``place`` decides a request as one of a client; ``events`` are told of failures and ends.
+    """Carries out the plans of a mover. ``events`` are told of failures and ends.
 
     A plan fails after ``timeout`` seconds without progress.
     """
@@ -81,12 +100,12 @@ class PlanExecutor:
         self,
         database: Database,
         planner: Planner,
-        place: Callable[[Move], Answer],
+        mover: Mover,
         timeout: float,
         clocks: Clocks,
         events: ExtensionEvents,
     ) -> None:
-        self._database, self._planner, self._place = database, planner, place
+        self._database, self._planner, self._mover = database, planner, mover
         self._timeout, self._clocks, self._events = timeout, clocks, events
         #: When this executor began with each plan: nobody worked on it before.
         self._began: dict[str, float] = {}
@@ -98,7 +117,7 @@ class PlanExecutor:
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read.
         """
-        plans = self._database.read(plan_records.open_plans)
+        plans = self._database.read(plan_records.open_plans, self._mover.name)
         now = self._clocks.monotonic()
         self._began = {plan.id: self._began.get(plan.id, now) for plan in plans}
         self._next_look = {plan.id: self._next_look.get(plan.id, now + _LOOK) for plan in plans}
@@ -140,10 +159,11 @@ class PlanExecutor:
     def _tell_of_backends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> None:
         """Record that a plan waits for a move of a backend that is down or gone, or that it no longer does so."""
         with self._database.reading() as session:
-            unsettled = step_outcomes.unsettled_steps(session, plan.id, plan.generation)
+            volume_ids = self._mover.unsettled(session, plan)
+            unsettled = step_outcomes.ended_steps(session, plan.id, plan.generation, volume_ids)
         message = None
         if moving or unsettled:
-            model = self._planner.model()
+            model = self._planner.model(_query(plan))
             ends = [(step, "") for step in moving] + [(step, " to be reported") for step in unsettled]
             for step, end in ends:
                 absence = model.absence(step.target) or model.absence(step.source)
@@ -160,8 +180,7 @@ class PlanExecutor:
 
     def _record_ends(self, plan: MovePlanRow, moving: Sequence[MoveStepRow]) -> bool:
         """Record the ends of steps, and make the requests that nobody has made; return whether a step has ended."""
-        with self._database.reading() as session:
-            outcomes = step_outcomes.read(session, moving)
+        outcomes = self._mover.outcomes(plan, moving)
         has_changed = False
         for step in moving:
             outcome = outcomes[step.number]
@@ -190,11 +209,8 @@ class PlanExecutor:
 
     def _request(self, plan: MovePlanRow, step: MoveStepRow) -> None:
         """Make the request of a step, and record a refusal. Without an answer the next round looks at it again."""
-        move = step_outcomes.move_of(step)
-        # A scheduler that is suspended here makes no request later that another one has long made and forgotten.
-        message = replace(move.message, asked_at=self._database.recent_time())
         try:
-            outcome = step_outcomes.of_answer(self._place(replace(move, message=message)))
+            outcome = self._mover.request(plan, step)
         except errors.Unavailable:
             raise
         except errors.TonnageError as error:
@@ -218,12 +234,12 @@ class PlanExecutor:
             self._database.run(plan_records.tell, plan.id, None if is_open else waits)
         if not is_open:
             return True
-        selection = _Selection(self._planner, slots)
+        selection = _Selection(self._planner, _query(plan), slots)
         has_turn, last = False, 0
         while any(map(slots.allow, pairs)):
             with self._database.reading() as session:
                 steps = plan_records.waiting_steps(session, plan.id, plan.generation, last, _PAGE)
-                after_moved, ready = _with_room(session, plan, steps)
+                after_moved, ready = self._with_room(session, plan, steps)
             if not steps:
                 break
             last = steps[-1].number
@@ -235,10 +251,20 @@ class PlanExecutor:
             self._database.run(plan_records.note, plan.id, selection.messages)
         if not selection.chosen:
             return has_turn
-        for step in self._database.run(plan_records.start, plan.id, selection.chosen):
+        for step in self._database.run(plan_records.start, plan.id, list(selection.chosen), selection.chosen):
             LOG.info("Plan %s: move %d of volume %s begins, to %s", plan.id, step.number, step.volume_id, step.target)
             self._request(plan, step)
         return True
+
+    def _with_room(
+        self, session: orm.Session, plan: MovePlanRow, steps: Sequence[MoveStepRow]
+    ) -> tuple[list[MoveStepRow], list[MoveStepRow]]:
+        """Return the steps whose earlier moves have ended well, and those of them whose room is in the figures."""
+        earlier = plan_records.numbered_steps(session, plan.id, {number for step in steps for number in step.after})
+        moved = {step.number: step.volume_id for step in earlier if step.state == tables.MOVED}
+        after_moved = [step for step in steps if all(number in moved for number in step.after)]
+        unsettled = self._mover.unsettled(session, plan) if moved else set()
+        return after_moved, [step for step in after_moved if unsettled.isdisjoint(moved[n] for n in step.after)]
 
     # Plans.
 
@@ -246,13 +272,12 @@ class PlanExecutor:
         """Make a plan anew from where it stands, or end it: its goal is reached, or it makes no progress."""
         with self._database.reading() as session:
             now = session.execute(sa.select(models.utcnow())).scalar_one()
-            if now < plan.next_plan_at or step_outcomes.unsettled(session, plan.id, plan.generation):
+            if now < plan.next_plan_at or self._mover.unsettled(session, plan):
                 return
             steps = plan_records.steps(session, plan.id, plan.generation)
             held = plan_records.held_by_others(session, plan.id)
-        query = PlanQuery(goal=plan.goal, arguments=plan.arguments)
         try:
-            new_plan = self._planner.plan_beside(query, held)
+            new_plan = self._planner.plan_beside(_query(plan), held)
         except (errors.InvalidInput, errors.NotFound) as error:
             self._end(plan, tables.FAILED, error.message)
             return
@@ -304,15 +329,15 @@ class PlanExecutor:
 class _Selection:
     """The steps that may begin now, beside those that ``slots`` has, by the pools and volumes of the moment.
 
-    ``chosen`` are their numbers, and ``messages`` say why others no longer hold, unless their rows say so already. It
-    ``is_cut`` if the limits keep a step from both.
+    ``chosen`` has the states of their volumes by their numbers, and ``messages`` say why others no longer hold, unless
+    their rows say so already. It ``is_cut`` if the limits keep a step from both.
     """
 
-    def __init__(self, planner: Planner, slots: Slots) -> None:
-        self.chosen: list[int] = []
+    def __init__(self, planner: Planner, query: PlanQuery, slots: Slots) -> None:
+        self.chosen: dict[int, Mapping[str, Any] | None] = {}
         self.messages: dict[int, str] = {}
         self.is_cut = False
-        self._planner, self._slots = planner, slots
+        self._planner, self._query, self._slots = planner, query, slots
         self._model: PoolModel | None = None
 
     def add(self, ready: Sequence[MoveStepRow]) -> None:
@@ -321,8 +346,8 @@ class _Selection:
         self.is_cut = self.is_cut or len(allowed) < len(ready)
         if not allowed:
             return
-        self._model = model = self._model or self._planner.model()
-        volumes = self._planner.volumes().read([step.volume_id for step in allowed])
+        self._model = model = self._model or self._planner.model(self._query)
+        volumes = self._planner.volumes(self._query).read([step.volume_id for step in allowed])
         for step in allowed:
             if not self._slots.allow(_load(step)):
                 self.is_cut = True
@@ -340,7 +365,7 @@ class _Selection:
                 # Its copy counts in the target from now on, and the source keeps its own until the end.
                 model.copy(volume, placement)
                 self._slots.take(_load(step))
-                self.chosen.append(step.number)
+                self.chosen[step.number] = volume.state
                 continue
             if step.message != message:
                 self.messages[step.number] = message
@@ -350,15 +375,8 @@ def _load(step: MoveStepRow) -> Load:
     return Load(step.source, step.target, step.size_gb)
 
 
-def _with_room(
-    session: orm.Session, plan: MovePlanRow, steps: Sequence[MoveStepRow]
-) -> tuple[list[MoveStepRow], list[MoveStepRow]]:
-    """Return the steps whose earlier moves have ended well, and those of them whose room is in the figures."""
-    earlier = plan_records.numbered_steps(session, plan.id, {number for step in steps for number in step.after})
-    moved = {step.number: step.volume_id for step in earlier if step.state == tables.MOVED}
-    after_moved = [step for step in steps if all(number in moved for number in step.after)]
-    unsettled = step_outcomes.unsettled(session, plan.id, plan.generation) if moved else set()
-    return after_moved, [step for step in after_moved if unsettled.isdisjoint(moved[n] for n in step.after)]
+def _query(plan: MovePlanRow) -> PlanQuery:
+    return PlanQuery(goal=plan.goal, arguments=plan.arguments, options=plan.mover_options or {})
 
 
 def _obstacle(plan: MovePlan, steps: Sequence[MoveStepRow]) -> str:

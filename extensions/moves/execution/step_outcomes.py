@@ -6,7 +6,7 @@ its claim and its volume tell the rest, and any scheduler can look at them.
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -122,11 +122,11 @@ def unsettled(session: orm.Session, plan_id: str, generation: int) -> set[str]:
     return volume_ids
 
 
-def unsettled_steps(session: orm.Session, plan_id: str, generation: int) -> list[MoveStepRow]:
-    """Return the steps of :func:`unsettled`, in their order."""
+def ended_steps(session: orm.Session, plan_id: str, generation: int, volume_ids: Collection[str]) -> list[MoveStepRow]:
+    """Return the steps of these volumes that have ended, in their order."""
     row = MoveStepRow
     rows: list[MoveStepRow] = []
-    for chunk in dialects.in_chunks(sorted(unsettled(session, plan_id, generation))):
+    for chunk in dialects.in_chunks(sorted(volume_ids)):
         statement = sa.select(row).where(
             row.plan_id == plan_id,
             row.generation == generation,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of pools as a plan needs them: the request that their move makes, or why they cannot be moved."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -22,7 +23,10 @@ from tonnage.scheduler.steps import moves
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedVolume:
-    """A volume in a pool. ``spec`` is None for one that cannot be moved, for the ``reason``."""
+    """A volume in a pool. ``spec`` is None for one that cannot be moved, for the ``reason``.
+
+    ``state`` is kept with the step of its move: by it a change of the volume shows later.
+    """
 
     id: str
     size_gb: int
@@ -30,10 +34,27 @@ class PlacedVolume:
     is_thick: bool
     spec: RequestSpec | None
     reason: str = ""
+    state: Mapping[str, Any] | None = None
 
     def staying(self, reason: str) -> StayingVolume:
         """Return the volume as one that stays for a reason."""
         return StayingVolume(volume_id=self.id, size_gb=self.size_gb, pool=self.pool, reason=reason)
+
+
+class VolumeReader(Protocol):
+    """Reads the volumes of pools."""
+
+    def load(self, pools: Iterable[str]) -> None:
+        """Read the volumes of these pools, unless they have been read."""
+
+    def read(self, ids: Sequence[str]) -> Mapping[str, PlacedVolume]:
+        """Return volumes by their ids as they are now, without those that are in no pool."""
+
+    def lookup(self, items: Sequence[Single]) -> Lookup:
+        """Return the rows that requests refer to."""
+
+    def of(self, pool: str) -> list[PlacedVolume]:
+        """Return the volumes of a pool, the largest first."""
 
 
 class PlacedVolumes:

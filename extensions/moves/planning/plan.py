@@ -8,10 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuery:
-    """A question for a plan: the name of a goal, and its arguments."""
+    """A question for a plan: the name of a goal, its arguments, and the options of the system that moves volumes."""
 
     goal: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

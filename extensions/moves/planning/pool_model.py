@@ -31,7 +31,7 @@ from tonnage.capacity.pools.columns import Formula
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request
-from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, PlacedVolumes
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, VolumeReader
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolChange, PoolLevel, StayingVolume
 from tonnage.scheduler.requests.placement_requests import Single
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
@@ -66,7 +66,7 @@ class PoolModel:
     """
 
     def __init__(
-        self, pools: PoolTable, rules: Rules, volumes: PlacedVolumes, held: Mapping[str, str] = MappingProxyType({})
+        self, pools: PoolTable, rules: Rules, volumes: VolumeReader, held: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self.pools, self.rules, self._volumes, self._held = pools, rules, volumes, held
         self.sources: set[str] = set()

@@ -8,6 +8,7 @@ the rows of all unfinished plans, in the order of their ids, because the limits 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,7 +36,7 @@ _HOLD = dialects.insert_unless_known(models.table(MovePlanPool))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlan:
-    """A plan to carry out: its id, the goal, the limits, and the administrator who starts it."""
+    """A plan to carry out: its id, the goal, the limits, the mover, and the administrator who starts it."""
 
     id: str
     goal: str
@@ -43,6 +44,8 @@ class NewPlan:
     limits: Limits
     project_id: str = ""
     user_id: str = ""
+    mover: str = ""
+    mover_options: Mapping[str, Any] | None = None
 
 
 def limits_of(plan: MovePlanRow) -> Limits:
@@ -67,6 +70,8 @@ def insert(session: orm.Session, new_plan: NewPlan, plan: MovePlan) -> bool:
             limits=asdict(new_plan.limits),
             project_id=new_plan.project_id,
             user_id=new_plan.user_id,
+            mover=new_plan.mover,
+            mover_options=None if new_plan.mover_options is None else dict(new_plan.mover_options),
         )
     )
     session.flush()
@@ -107,9 +112,9 @@ def held_by_others(session: orm.Session, plan_id: str) -> dict[str, str]:
     return {row.pool: row.plan_id for row in rows}
 
 
-def open_plans(session: orm.Session) -> Sequence[MovePlanRow]:
-    """Return the plans that hold pools: the unfinished ones, and those that wait for the end of their last moves."""
-    statement = sa.select(MovePlanRow).where(MovePlanRow.id.in_(open_ids()))
+def open_plans(session: orm.Session, mover: str = "") -> Sequence[MovePlanRow]:
+    """Return the plans of a mover that hold pools: the unfinished ones, and those whose last moves have not ended."""
+    statement = sa.select(MovePlanRow).where(MovePlanRow.mover == mover, MovePlanRow.id.in_(open_ids()))
     return session.scalars(statement.order_by(MovePlanRow.created_at, MovePlanRow.id)).all()
 
 
@@ -193,9 +198,15 @@ def moving(session: orm.Session) -> list[Load]:
     return [Load(*row) for row in rows]
 
 
-def start(session: orm.Session, plan_id: str, numbers: Sequence[int]) -> list[MoveStepRow]:
+def start(
+    session: orm.Session,
+    plan_id: str,
+    numbers: Collection[int],
+    volume_states: Mapping[int, Mapping[str, Any] | None] = MappingProxyType({}),
+) -> list[MoveStepRow]:
     """Mark waiting steps as moving, as far as the limits allow, and return them.
 
+    ``volume_states`` has the states of their volumes by their ``numbers``, where the mover needs them.
     Nothing is marked unless the plan is running. Of two schedulers that start a step, one marks it.
     """
     plans = session.scalars(
@@ -217,7 +228,8 @@ def start(session: orm.Session, plan_id: str, numbers: Sequence[int]) -> list[Mo
             continue
         if not slots.allow(load := Load(step.source, step.target, step.size_gb)):
             continue
-        if _set_step(session, step, tables.WAITING, state=tables.MOVING, message=None, started_at=models.utcnow()):
+        values = {"state": tables.MOVING, "message": None, "volume_state": volume_states.get(number)}
+        if _set_step(session, step, tables.WAITING, started_at=models.utcnow(), **values):
             slots.take(load)
             started.append(step)
     return started

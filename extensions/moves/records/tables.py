@@ -33,6 +33,9 @@ class MovePlanRow(Base):
     ``progress_at`` is the time of the last progress: a volume was moved, or an administrator started or resumed the
     plan. A plan is made anew not before ``next_plan_at``. ``stalls`` is the number of generations in a row in which no
     volume was moved.
+
+    ``mover`` is the name of the system that moves the volumes, empty for Tonnage's own schedulers, and
+    ``mover_options`` are the options of the plan that this system takes.
     """
 
     __tablename__ = "move_plans"
@@ -58,6 +61,8 @@ class MovePlanRow(Base):
     progress_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     next_plan_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    mover: orm.Mapped[str] = orm.mapped_column(exact_text(32), default="", server_default="")
+    mover_options: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
 
 
 class MoveStepRow(Base):
@@ -67,6 +72,8 @@ class MoveStepRow(Base):
     ``message`` why the step failed, was skipped, or waits. ``source_level`` and ``target_level`` are the fields of the
     planned :class:`~tonnage.extensions.moves.planning.plan.PoolLevel` of both pools when the move has ended, None for a
     plan of an earlier release. They are loaded on demand alone.
+
+    ``volume_state`` is the state of the volume when the step began, if its mover needs that.
     """
 
     __tablename__ = "move_steps"
@@ -87,6 +94,7 @@ class MoveStepRow(Base):
     message: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     started_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    volume_state: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
 
 
 class MovePlanPool(Base):

@@ -17,6 +17,7 @@ from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.play import Chances, Play
 from tests.unit.scheduler.model.scheduler import Scheduler
 from tonnage.capacity import errors
+from tonnage.extensions.moves.execution.ledger_mover import LedgerMover
 from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.plan_start import PlanStarter
@@ -66,8 +67,8 @@ class PlanPlay(Play):
             day = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
             clocks = Clocks(local=lambda: day, monotonic=lambda: self.world.now)
             planner = Planner(scheduler.core.database, scheduler.core.decisions.snapshots)
-            move, events = scheduler.core.decisions.move, ExtensionEvents()
-            executor = PlanExecutor(scheduler.core.database, planner, move, _TIMEOUT, clocks, events)
+            mover = LedgerMover(scheduler.core.database, scheduler.core.decisions.move)
+            executor = PlanExecutor(scheduler.core.database, planner, mover, _TIMEOUT, clocks, ExtensionEvents())
             # With the scheduler itself, so that no other one gets its number.
             process = self._executors[id(scheduler)] = scheduler, executor
         return process[1]

@@ -13,6 +13,7 @@ from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import Letter, World
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.extensions.moves.execution.ledger_mover import LedgerMover
 from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
 from tonnage.extensions.moves.plan_messages import ApplyPlan
 from tonnage.extensions.moves.plan_start import PlanStarter
@@ -89,7 +90,7 @@ class PlanWorld(World):
             self.executors[scheduler.host] = PlanExecutor(
                 scheduler.core.database,
                 self.planner(scheduler),
-                scheduler.core.decisions.move,
+                LedgerMover(scheduler.core.database, scheduler.core.decisions.move),
                 TIMEOUT,
                 clocks,
                 self.events,

@@ -283,7 +283,7 @@ def test_a_process_that_dies_between_mark_and_request_loses_no_move() -> None:
     plans = world({A: [10]}, {A: 100, B: 100})
     plans.apply("empty", target=A)
     dying = plans.executor(plans.schedulers[0])
-    dying._place = _die
+    dying._mover._place = _die
     with pytest.raises(Killed):
         dying.work()
     assert plans.steps() == [(1, 1, 10, "moving")]

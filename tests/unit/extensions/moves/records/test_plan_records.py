@@ -107,6 +107,22 @@ def test_pools_are_held_until_the_last_move_has_ended(cloud: Cloud) -> None:
     assert states(cloud, plan_id) == ["moved", "skipped"]
 
 
+def test_a_mover_finds_its_own_plans_and_the_states_of_their_volumes(cloud: Cloud) -> None:
+    plan = cloud.plan("empty", target="h@a#p")
+    new_plan = plan_records.NewPlan(
+        id=new_id(), goal="empty", arguments={}, limits=Limits(), mover="cinder", mover_options={"attached": True}
+    )
+    cloud.database.run(plan_records.insert, new_plan, plan)
+    assert cloud.database.run(plan_records.open_plans) == []
+    [row] = cloud.database.run(plan_records.open_plans, "cinder")
+    assert (row.id, row.mover_options) == (new_plan.id, {"attached": True})
+    cloud.database.run(plan_records.start, row.id, [1], {1: {"status": "available"}})
+    assert [step.volume_state for step in cloud.database.run(plan_records.steps, row.id)] == [
+        {"status": "available"},
+        None,
+    ]
+
+
 def test_a_plan_with_a_held_pool_leaves_no_row(cloud: Cloud) -> None:
     plan_id = start_plan(cloud)
     with pytest.raises(errors.Conflict, match=f"pool h@a#p is used by plan {plan_id} "):

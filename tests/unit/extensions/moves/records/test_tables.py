@@ -15,9 +15,9 @@ def plan_row(plan_id: str) -> tables.MovePlanRow:
 def test_a_new_plan_runs() -> None:
     records = Records()
     records.add(plan_row(new_id()))
-    assert records.rows("SELECT state, generation, stalls, ended_at, created_at = progress_at FROM move_plans") == [
-        ("running", 1, 0, None, 1)
-    ]
+    assert records.rows(
+        "SELECT state, generation, stalls, ended_at, created_at = progress_at, mover FROM move_plans"
+    ) == [("running", 1, 0, None, 1, "")]
 
 
 def test_two_plans_cannot_use_one_pool_and_rows_go_with_their_plan() -> None:
