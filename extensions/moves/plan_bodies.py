@@ -227,14 +227,18 @@ def plan_body(plan: MovePlan, *, is_newest: bool = True) -> Plan:
     return body
 
 
-def single_plan_body(session: orm.Session, plan_id: str) -> AppliedPlan:
-    """Return the body of a plan that is or was carried out, with its details.
+def single_plan_body(session: orm.Session, plan_id: str, most_steps: int | None = None) -> AppliedPlan:
+    """Return the body of a plan that is or was carried out, with its details, and all its steps or some of them.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
     """
     plan = plan_records.get(session, plan_id)
     body = applied_plan_body(plan, plan_progress.load(session, [plan])[plan.id])
-    body.steps = [_step_body(step) for step in plan_records.steps(session, plan.id, with_levels=True)]
+    if most_steps is None:
+        steps = plan_records.steps(session, plan.id, with_levels=True)
+    else:
+        steps = plan_records.some_steps(session, plan.id, most_steps)
+    body.steps = [_step_body(step) for step in steps]
     body.staying = _converted(plan_details.staying(session, plan.id), StayingVolume)
     body.pools = _converted(plan_details.pools(session, plan.id), PoolChange)
     return body

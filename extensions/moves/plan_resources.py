@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from tonnage.api.context.resource_context import ResourceContext
-from tonnage.api.http import microversions
+from tonnage.api.http import list_query, microversions
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.body import convert, only_key
 from tonnage.api.http.http_request import Request
@@ -22,6 +22,11 @@ from tonnage.extensions.moves.policy_rules import PLAN_MOVES as PLAN_MOVES_RULE
 from tonnage.extensions.moves.records import plan_progress, plan_records
 
 _QUERY = Query(sort_keys=plan_records.SORT_KEYS, filters=plan_records.FILTERS)
+
+_STEPS = Query(patterns={"steps": "^[0-9]{1,9}$"})
+
+#: The largest number of steps that are shown if some are to be.
+_MOST_STEPS = 1000
 
 _ACTIONS = {"pause": plan_records.pause, "resume": plan_records.resume, "stop": plan_records.stop}
 
@@ -96,15 +101,20 @@ class Plans(_Resource):
 class AppliedPlan(_Resource):
     """``/move-plans/{plan_id}``."""
 
-    @operation({200: plan_bodies.AppliedPlanResponse})
+    @operation({200: plan_bodies.AppliedPlanResponse}, query=_STEPS)
     def on_get(self, req: Request, resp: falcon.Response, plan_id: str) -> None:
         """Show a plan that is or was carried out, with its steps, the volumes that stay and the levels of its pools.
 
-        It takes the microversion 3.73.
+        With ``steps`` at most this number of steps is shown: those that are moving, the next ones, and the last ones
+        that have ended. It takes the microversion 3.73.
         """
         self._require(req, GET_PLANS)
+        text = _STEPS.read(req).get("steps")
+        if text is not None and not list_query.is_number(text):
+            raise errors.InvalidInput(f"steps is {text!r}: expected a whole number")
+        most_steps = None if text is None else min(int(text), _MOST_STEPS)
         with self._context.database.reading() as session:
-            resp.media = plan_bodies.AppliedPlanResponse(plan_bodies.single_plan_body(session, plan_id))
+            resp.media = plan_bodies.AppliedPlanResponse(plan_bodies.single_plan_body(session, plan_id, most_steps))
 
 
 class PlanActions(_Resource):

@@ -155,6 +155,26 @@ def steps(
     return session.scalars(statement.order_by(MoveStepRow.number)).all()
 
 
+def some_steps(session: orm.Session, plan_id: str, limit: int) -> Sequence[MoveStepRow]:
+    """Return at most ``limit`` steps of a plan in their order, with the levels of pools.
+
+    They are those that are moving, and in equal parts the next ones that wait and the last ones that have ended.
+    """
+    row = MoveStepRow
+    statement = sa.select(row).where(row.plan_id == plan_id).options(orm.undefer_group("levels")).limit(limit)
+    moving_now = session.scalars(statement.where(row.state == tables.MOVING).order_by(row.number)).all()
+    next_steps = session.scalars(statement.where(row.state == tables.WAITING).order_by(row.number)).all()
+    ended = session.scalars(
+        statement.where(row.state.not_in((tables.MOVING, tables.WAITING))).order_by(
+            row.ended_at.desc(), row.number.desc()
+        )
+    ).all()
+    rest = limit - len(moving_now)
+    waiting_count = max(rest - rest // 2, rest - len(ended))
+    chosen = [*moving_now, *next_steps[:waiting_count]]
+    return sorted([*chosen, *ended[: limit - len(chosen)]], key=lambda step: step.number)
+
+
 def active_steps(session: orm.Session, plan_id: str) -> Sequence[MoveStepRow]:
     """Return the steps of a plan that are moving and those that have failed, in their order."""
     row = MoveStepRow

@@ -2,7 +2,7 @@
 // Requests to the REST API that serves this page.
 
 const ROOT = new URL("../v3/", document.baseURI);
-const VERSION = "volume 3.72";
+const VERSION = "volume 3.73";
 const MAX_KEPT = 50;
 
 // Answers by path, with their entity tags: an unchanged answer is not sent again.

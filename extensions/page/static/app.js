@@ -7,6 +7,7 @@ import { Explain } from "./explain_form.js";
 import { age, count } from "./format.js";
 import { Ledger } from "./ledger.js";
 import { Now } from "./now.js";
+import { Plan, Plans } from "./plans.js";
 import { setPaused, useClock, usePolling } from "./polling.js";
 import { Pool } from "./pool.js";
 import { Pools } from "./pools.js";
@@ -32,10 +33,12 @@ const SECTIONS = {
   why: Why,
   explain: Explain,
   "what-if": WhatIf,
+  plans: Plans,
+  plan: Plan,
   ledger: Ledger,
 };
 // The extension whose figures a section shows, if these are not the page's own.
-const EXTENSION_OF = { soon: "history" };
+const EXTENSION_OF = { soon: "history", plans: "moves", plan: "moves" };
 const isOffered = (name) => !(name in EXTENSION_OF) || isEnabled(EXTENSION_OF[name]);
 const LINKS = [
   ["now", "Now"],
@@ -48,6 +51,7 @@ const LINKS = [
   ["why", "Why?"],
   ["explain", "Explain"],
   ["what-if", "What if?"],
+  ["plans", "Plans"],
   ["ledger", "Ledger"],
 ].filter(([name]) => isOffered(name));
 

@@ -108,6 +108,10 @@ def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: s
     assert answer.json["move_plan"]["pools"] == shown["pools"]
     assert step["started_at"] <= step["ended_at"] <= shown["ended_at"]
     assert client.show(volume)["os-vol-host-attr:host"] == f"{BACKEND}#thick"
+    for number in (0, 1):
+        some = client.at("GET", f"/v3/move-plans/{plan['id']}?steps={number}", APPLIED_PLANS).json["move_plan"]
+        assert some == {**shown, "steps": shown["steps"][:number]}
+    assert client.at("GET", f"/v3/move-plans/{plan['id']}?steps=all", APPLIED_PLANS).status_code == 400
     listed = client.at("GET", "/v3/move-plans?state=finished&limit=1", APPLIED_PLANS).json
     assert [row["id"] for row in listed["move_plans"]] == [plan["id"]]
     assert "steps" not in listed["move_plans"][0]

@@ -145,3 +145,25 @@ def test_steps_are_read_by_state_page_and_number(cloud: Cloud) -> None:
     run(plan_records.end_step, plan_id, 1, tables.STEP_FAILED, "no")
     assert [step.number for step in run(plan_records.active_steps, plan_id)] == [1]
     assert [step.number for step in run(plan_records.waiting_steps, plan_id, 1, 0, 9)] == [2]
+
+
+def test_some_steps_are_those_under_way_the_next_and_the_last() -> None:
+    cloud = Cloud().add("a", 100, [9, 8, 7, 6, 5, 4, 3, 2]).add("b", 100)
+    plan_id = start_plan(cloud, moves_per_backend=9)
+    run = cloud.database.run
+    for number in (1, 2, 3):
+        run(plan_records.start, plan_id, [number])
+        run(plan_records.end_step, plan_id, number, tables.MOVED, None)
+    run(plan_records.start, plan_id, [4])
+
+    def numbers(limit: int) -> list[int]:
+        return [step.number for step in run(plan_records.some_steps, plan_id, limit)]
+
+    assert numbers(0) == []
+    assert numbers(1) == [4]
+    assert numbers(2) == [4, 5]
+    assert numbers(3) == [3, 4, 5]
+    assert numbers(5) == [2, 3, 4, 5, 6]
+    assert numbers(8) == numbers(9) == [1, 2, 3, 4, 5, 6, 7, 8]
+    run(plan_records.stop, plan_id)
+    assert numbers(4) == [4, 6, 7, 8]
