@@ -29,6 +29,7 @@ from tonnage.scheduler.periodic.periodic_tasks import PurgeFunction
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.preparation import Preparation
 from tonnage.scheduler.simulation.adviser import Adviser
+from tonnage.scheduler.simulation.growth_forecasts import GrowthForecast, GrowthForecasts
 from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
 
 
@@ -41,7 +42,7 @@ class SchedulerContext:
 
     ``move`` decides the request of an extension to move a volume, as that of a client, and returns after the commit. It
     is called in threads of the extension, not while the decision thread calls the extension. ``events`` are for events
-    that other extensions announce.
+    that other extensions announce. ``growth_forecasts`` reads the forecasts of other extensions, once all are built.
     """
 
     settings: Settings
@@ -53,6 +54,7 @@ class SchedulerContext:
     clock: Callable[[], float]
     move: Callable[[Move], Answer]
     events: ExtensionEvents
+    growth_forecasts: GrowthForecasts = field(default_factory=GrowthForecasts)
 
 
 class BackgroundWork(Protocol):
@@ -74,8 +76,8 @@ Reload: TypeAlias = Callable[[cfg.ConfigOpts], Callable[[], None]]
 class SchedulerParts:
     """The objects of an extension that a scheduler calls; all are optional.
 
-    ``rpc_handlers`` serve RPC methods of the extension, on threads of the server. ``closers`` are called last, for
-    files and pools of threads.
+    ``rpc_handlers`` serve RPC methods of the extension, on threads of the server. ``growth_forecasts`` are for other
+    extensions, which read them in threads of their own. ``closers`` are called last, for files and pools of threads.
     """
 
     report_observers: Sequence[ReportObserver] = ()
@@ -83,6 +85,7 @@ class SchedulerParts:
     event_observers: Sequence[EventObserver] = ()
     preparations: Sequence[Preparation] = ()
     advisers: Sequence[Adviser] = ()
+    growth_forecasts: Sequence[GrowthForecast] = ()
     rpc_handlers: Sequence[RpcHandler[Any, Any]] = ()
     purges: Sequence[PurgeFunction] = ()
     background: Sequence[BackgroundWork] = ()
@@ -127,6 +130,8 @@ class ExtensionParts:
             merged.decision_observers += parts.decision_observers
             if parts.event_observers:
                 context.events.observers += parts.event_observers
+            if parts.growth_forecasts:
+                context.growth_forecasts.sources += parts.growth_forecasts
             merged.preparations += parts.preparations
             merged.advisers += parts.advisers
             merged.rpc_handlers += parts.rpc_handlers

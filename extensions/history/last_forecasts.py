@@ -3,6 +3,7 @@
 
 import datetime
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,9 +13,17 @@ from sqlalchemy import orm
 
 from tonnage.capacity import arithmetic
 from tonnage.extensions.history import history_writer, tables
-from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED, BoundForecast, TimeToFull
+from tonnage.extensions.history.forecast.time_to_full import (
+    CHECKED_DAYS,
+    PHYSICAL,
+    PROMISED,
+    BoundForecast,
+    TimeToFull,
+)
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import Database
+from tonnage.scheduler.simulation.growth_forecasts import PoolGrowth
 
 #: A forecast that is older is not shown: its figures are too old.
 _LONGEST_AGE = datetime.timedelta(days=2)
@@ -93,6 +102,22 @@ def latest(
         made = forecasts.get((name, bound)) or MadeForecast(name, owner, now, BoundForecast(bound, 0, None))
         forecasts[name, bound] = made._replace(forecast=replace(made.forecast, is_full=True))
     return [forecasts[key] for key in sorted(forecasts)]
+
+
+def growth(database: Database) -> dict[str, PoolGrowth]:
+    """Return the upper range of the growth of each pool that has a forecast, by the names of the pools.
+
+    Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger is away.
+    """
+    highs: dict[str, dict[str, float]] = defaultdict(dict)
+    with database.reading() as session:
+        for made in latest(session):
+            if made.forecast.time_to_full is not None:
+                highs[made.pool][made.forecast.bound] = made.forecast.time_to_full.high_gb
+    return {
+        pool: PoolGrowth(physical_gb=bounds.get(PHYSICAL), promised_gb=bounds.get(PROMISED), days=CHECKED_DAYS)
+        for pool, bounds in highs.items()
+    }
 
 
 def _full_bounds(session: orm.Session, backend: str | None, pool_name: str | None) -> Iterator[tuple[str, str, str]]:

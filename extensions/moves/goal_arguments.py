@@ -30,6 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--zone", type=argument_types.name, help="balance, fit: the availability zone")
     parser.add_argument("--type", type=argument_types.name, help="fit: the volume type, by name or id")
+    parser.add_argument(
+        "--keep-forecast", action="store_true", help="keep room for the upper range of the forecast of each pool"
+    )
     parser.add_argument("--count", type=argument_types.count(1000), metavar="N", help="fit: so many volumes")
 
 
@@ -38,6 +41,8 @@ def read(parser: argparse.ArgumentParser, parsed_args: argparse.Namespace) -> di
     names = {"below": "below", "bound": "bound", "points": "points", "zone": "zone", "type": "volume_type"}
     values = {name: getattr(parsed_args, option) for option, name in {**names, "count": "count"}.items()}
     arguments = {name: value for name, value in values.items() if value is not None}
+    if parsed_args.keep_forecast:
+        arguments["keep_forecast"] = True
     goal, subjects = parsed_args.goal, parsed_args.subjects
     if goal == "balance":
         if subjects:

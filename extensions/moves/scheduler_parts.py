@@ -27,7 +27,7 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     """Return the parts."""
     section = conf[options.GROUP.name]
     limits = Limits(**{field.name: section[field.name] for field in dataclasses.fields(Limits)})
-    planner = Planner(context.database, context.snapshots)
+    planner = Planner(context.database, context.snapshots, context.growth_forecasts)
     clocks = Clocks(local=datetime.datetime.now, monotonic=context.clock)
     timeout, events = section.no_progress_timeout, context.events
     mover = LedgerMover(context.database, context.move)

@@ -36,6 +36,7 @@ from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolCh
 from tonnage.scheduler.requests.placement_requests import Single
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
 from tonnage.scheduler.requests.request_spec import Lookup
+from tonnage.scheduler.simulation.growth_forecasts import PoolGrowth
 from tonnage.scheduler.steps import moves
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -140,6 +141,18 @@ class PoolModel:
         index = self.pools.index(placement.pool)
         if index is not None:
             self.pools.claim(index, volume.size_gb, volume.size_gb)
+
+    def grow(self, growth: Mapping[str, PoolGrowth]) -> None:
+        """Count the growth of pools as if it had happened. A pool that is to shrink does not."""
+        for name, forecast in growth.items():
+            index = self.pools.index(name)
+            if index is None:
+                continue
+            physical_gb = max(0.0, forecast.physical_gb or 0.0)
+            # A pool without thin volumes promises what it writes.
+            promised_gb = max(0.0, forecast.promised_gb or 0.0) if self.pools.thin[index] else physical_gb
+            if physical_gb or promised_gb:
+                self.pools.claim(index, promised_gb, physical_gb)
 
     def take_back(self, length: int) -> None:
         """Take back the last moves, so that the plan has ``length`` of them."""

@@ -12,6 +12,7 @@ from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.extension_parts import ExtensionParts, PartsBuilder, SchedulerContext, SchedulerParts
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.requests.preparation import Preparation
+from tonnage.scheduler.simulation.growth_forecasts import GrowthForecasts, PoolGrowth
 
 
 class Work:
@@ -64,3 +65,18 @@ def test_hooks_keep_the_order_of_the_extensions_and_bear_their_names() -> None:
     assert [hook.extension for hook in parts.report_observers] == ["second", "first"]
     assert [hook.extension for hook in parts.decision_observers] == ["second", "first"]
     assert [hook.extension for hook in parts.preparations] == ["second", "second", "first", "first"]
+
+
+def test_the_forecasts_of_all_extensions_are_read_together() -> None:
+    forecasts = GrowthForecasts()
+    context: Any = SimpleNamespace(growth_forecasts=forecasts)
+    assert forecasts.read() is None
+    growth = {name: PoolGrowth(physical_gb=number, promised_gb=None, days=14) for number, name in enumerate("ab")}
+    ExtensionParts.build(
+        {
+            name: lambda _, name=name: SchedulerParts(growth_forecasts=[lambda: {name: growth[name]}])  # type: ignore[misc]
+            for name in growth
+        },
+        context,
+    )
+    assert forecasts.read() == growth

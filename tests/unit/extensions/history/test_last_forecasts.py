@@ -16,6 +16,7 @@ from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED,
 from tonnage.extensions.history.last_forecasts import MadeForecast
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.scheduler.simulation.growth_forecasts import PoolGrowth
 
 DAY = datetime.timedelta(days=1)
 
@@ -73,6 +74,18 @@ def test_a_pool_with_too_short_a_history_has_no_days(session: orm.Session) -> No
     add(session, 1, low_gb=None, high_gb=None, known_days=6)
     [row] = last_forecasts.latest(session)
     assert row.forecast == BoundForecast(PHYSICAL, 6, None)
+
+
+def test_the_growth_of_a_pool_is_the_upper_range_of_both_bounds(session: orm.Session) -> None:
+    add(session, 1, 1.0, 2.0, 3.0)
+    add(session, 1, bound=PROMISED, high_gb=20.0)
+    add(session, 2, bound=PROMISED, high_gb=-3.0)
+    add(session, 3, low_gb=None, high_gb=None, known_days=6)
+    session.commit()
+    assert last_forecasts.growth(database.Database(session.get_bind().engine)) == {
+        "h@b#p": PoolGrowth(physical_gb=9.0, promised_gb=20.0, days=14),
+        "h@b#q": PoolGrowth(physical_gb=None, promised_gb=-3.0, days=14),
+    }
 
 
 def test_forecasts_are_sorted_and_limited_to_a_backend_or_a_pool(session: orm.Session) -> None:

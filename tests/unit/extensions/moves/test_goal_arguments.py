@@ -21,6 +21,7 @@ from tonnage.extensions.moves import goal_arguments
         ("balance", "balance", {}),
         ("balance h@b#p h@c#p --points 5", "balance", {"pools": ["h@b#p", "h@c#p"], "points": 5.0}),
         ("fit 12 --type gold --count 2", "fit", {"size": 12, "volume_type": "gold", "count": 2}),
+        ("empty h@b --keep-forecast", "empty", {"target": "h@b", "keep_forecast": True}),
         ("shuffle h@b#p", "shuffle", {"pool": "h@b#p"}),
     ],
 )

@@ -45,6 +45,8 @@ def test_errors_of_a_goal_are_those_of_the_request(client: Client) -> None:
     )
     answer = post(client, "relieve", pool="h@b#p", below="all")
     assert (answer.status_code, "goal relieve: below is 'all': expected a number" in answer.text) == (400, True)
+    answer = post(client, "empty", target=BACKEND, keep_forecast=True)
+    assert (answer.status_code, "enable the extension history" in answer.text) == (400, True)
     answer = post(client, "empty", target="h@b#p")
     assert (answer.status_code, "pool h@b#p could not be found" in answer.text) == (404, True)
 
