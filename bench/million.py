@@ -249,9 +249,12 @@ class Bench:
         million.until_logged("Scheduler is ready", 0)
         yield _figure("first start of the scheduler", time.monotonic() - began, "s")
         command.progress(f"starting the agents of {million.contents.backends} backends")
-        began = time.monotonic()
+        scheduler = million.schedulers[0].pid
+        began, used = time.monotonic(), machine.processor_seconds(scheduler)
         million.start_million_agents()
         yield _figure("all backends joined and reported", time.monotonic() - began, "s")
+        yield _figure("processor of the scheduler meanwhile", machine.processor_seconds(scheduler) - used, "s")
+        yield _figure("peak memory of the scheduler meanwhile", machine.peak_memory_bytes(scheduler) / 2**20, "MiB")
 
     def _decisions(self, meanwhile: str) -> Iterator[Figure]:
         """Measure decisions of a client for a while."""

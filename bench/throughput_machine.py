@@ -92,6 +92,19 @@ def memory_bytes(pid: int) -> int:
     return total
 
 
+def peak_memory_bytes(pid: int) -> int:
+    """Return the largest resident memory that a process and its children have had so far, in bytes."""
+    parent = psutil.Process(pid)
+    total = 0
+    for process in (parent, *parent.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+            fields = dict(
+                line.split(":", 1) for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            )
+            total += int(fields.get("VmHWM", "0 kB").split()[0]) * 1024
+    return total
+
+
 class Usage:
     """Processor time of groups of processes, with their children, between :meth:`begin` and :meth:`end`."""
 

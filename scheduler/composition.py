@@ -14,6 +14,7 @@ from tonnage.scheduler.agents.notice_handler import NoticeHandler
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
 from tonnage.scheduler.agents.registration import Registration
 from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.agents.report_inbox import ReportInbox
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
@@ -180,6 +181,9 @@ class ReportParts:
             lambda message: thread.submit(self.report_handler.reports, message),
             self.audit,
             extensions.report_observers,
+        )
+        self.report_inbox = ReportInbox(
+            lambda backend: thread.submit(self.report_inbox.apply, backend), self.report_handler.reports
         )
         self.deferred_reports = DeferredReports(
             database,

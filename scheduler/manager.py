@@ -105,12 +105,14 @@ class SchedulerManager:
         self.extensions = self.decisions.extensions
         parts = ReportParts(base, self.decisions, self._dispatcher, agents, self._thread)
         self._audit, self._registration = parts.audit, parts.registration
-        self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
+        self._outcome_handler, self._report_inbox = parts.outcome_handler, parts.report_inbox
         self._notice_handler = parts.notice_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
         # The messages of agents, for which no caller waits.
-        self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
+        reports = (parts.report_inbox.apply, parts.report_handler.reports)
+        self._thread.paced = (self._outcome_handler.outcomes, *reports)
+        self._thread.unbatched = (self._registration.hellos, self._registration.listings)
         self._pool_list_text = PoolListTextCache()
         self._sorted_names = pool_views.SortedNames()
         self._unread_fields = UnreadFields(base.hosts)
@@ -219,12 +221,11 @@ class SchedulerManager:
         """Apply a report of a backend, without waiting for it.
 
         All schedulers receive each report. The one whose turn it is applies it at once; the others read the result from
-        the ledger a moment later, and apply the report themselves if that has not happened.
-
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a packed report that cannot be opened.
+        the ledger a moment later, and apply the report themselves if that has not happened. A malformed report is
+        ignored with a warning.
         """
         if self.membership.has_turn(message.backend):
-            self._thread.submit(self._report_handler.reports, message.unpack())
+            self._report_inbox.put(message)
         else:
             self._thread.submit(self._deferred_reports.put, message)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
-from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.agents.registration import Registration, UnknownEpoch
 from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.agents.report_inbox import unpacked
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
 
@@ -104,7 +104,7 @@ class DeferredReports:
             if waiting is not None and now - waiting.since >= self._timeout:
                 del self._deferred[row.name]
                 late.append(waiting)
-        opened = [(deferred, message) for deferred in late for message in _opened(deferred.newest)]
+        opened = [(deferred, message) for deferred in late for message in unpacked([deferred.newest])]
         results = self._report_handler.reports([message for _, message in opened])
         for (waiting, message), result in zip(opened, results, strict=True):
             if isinstance(result, errors.Unavailable):
@@ -135,12 +135,3 @@ class DeferredReports:
             del self._deferred[name]
         elif waiting.first <= applied:
             waiting.first, waiting.since = (waiting.newest.epoch, waiting.newest.seq), waiting.came
-
-
-def _opened(message: PackedReport) -> list[BackendReport]:
-    """Return a report unpacked; nothing if it is malformed."""
-    try:
-        return [message.unpack()]
-    except errors.InvalidInput as error:
-        LOG.warning("%s", error.message)
-        return []

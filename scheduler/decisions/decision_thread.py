@@ -9,6 +9,9 @@ A handler may be paced: after a call with several items it rests, the longer the
 all that arrived meanwhile. A whole batch ends the rest. So outcomes and reports of a busy installation travel in few
 transactions, and the more these conflict with other schedulers, the fewer they are. An item that comes alone is handed
 over at once, and so is the next one.
+
+Each handler has one turn at a time, and the one whose last turn is longest ago comes first. So requests that wait have
+their turn between two listings of agents, however many agents join at once.
 """
 
 import contextlib
@@ -58,11 +61,13 @@ class _Job(Generic[Item, Result]):
 class DecisionThread:
     """Runs handlers one after another, and the periodic tasks about every ``period`` seconds in between.
 
-    ``paced`` has the handlers that are paced. It is set before the start.
+    ``paced`` has the handlers that are paced, ``unbatched`` those that get one item in a turn, because no two of their
+    items share a transaction. Both are set before the start.
     """
 
     def __init__(self, batch_size: int, period: float = 1.0) -> None:
         self.paced: Collection[object] = ()
+        self.unbatched: Collection[object] = ()
         self._batch_size = batch_size
         self._period = period
         self._periodic_tasks: Callable[[], None] | None = None
@@ -178,21 +183,29 @@ class DecisionThread:
         return jobs
 
     def _hand_over(self, jobs: Iterable[_Job[Any, Any]], *, everything: bool) -> None:
-        """Hand over the jobs, of these and of those that have waited, that are due now; the others wait.
+        """Give each handler a turn with the jobs, of these and of those that have waited, that are due; others wait.
 
         The handler that was called last comes last: between two parts of a report, requests that wait have their turn.
-        With ``everything`` no handler rests.
+        With ``everything`` no handler rests, and turns follow until no job waits.
         """
         for job in jobs:
             coalescer = self._coalescers.get(job.handler)
             if coalescer is None:
-                coalescer = Coalescer(self._batch_size, rests=job.handler in self.paced)
+                batch_size = 1 if job.handler in self.unbatched else self._batch_size
+                coalescer = Coalescer(batch_size, rests=job.handler in self.paced)
                 self._coalescers[job.handler] = coalescer
             coalescer.add(job)
+        self._give_turns(everything)
+        while everything and self._coalescers:
+            self._give_turns(everything)
+        self._turn_began = None
+
+    def _give_turns(self, everything: bool) -> None:
+        """Give each handler with jobs that are due one turn."""
         for handler, coalescer in sorted(self._coalescers.items(), key=lambda pair: pair[1].last_began):
             if everything:
                 coalescer.rests = False
-            while (turn := coalescer.begin()) is not None:
+            if (turn := coalescer.begin()) is not None:
                 self._turn_began, self._in_hand = turn.began, turn.items
                 try:
                     self._work(turn.items)
@@ -201,7 +214,6 @@ class DecisionThread:
                     self._in_hand = ()
             if coalescer.waiting == 0 and not coalescer.is_resting:
                 del self._coalescers[handler]
-        self._turn_began = None
 
     @staticmethod
     def _work(batch: Sequence[_Job[Item, Result]]) -> None:

@@ -189,7 +189,7 @@ def test_a_repeated_outcome_counts_once_without_the_schedulers_cache() -> None:
     bench.place(5)
     failed = bench.work(fate=Fate(fails=True))
     bench.deliver(failed)
-    bench.scheduler.core._report_handler._outcome_handler._ended.clear()
+    bench.scheduler.core._outcome_handler._ended.clear()
     bench.scheduler.thread.jobs.clear()
     bench.deliver(failed)
     assert bench.counters()[:2] == (0, 5)

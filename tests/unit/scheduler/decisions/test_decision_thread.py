@@ -105,6 +105,46 @@ def test_work_for_one_handler_is_done_together_whatever_came_in_between(thread: 
     assert calls == [("one", [1, 3]), ("other", [2])]
 
 
+def test_other_handlers_have_their_turn_between_two_batches_and_between_two_unbatched_items() -> None:
+    thread = DecisionThread(batch_size=2, period=3600.0)
+    calls: list[tuple[str, list[int]]] = []
+
+    def noted(name: str) -> Callable[[Sequence[int]], list[None]]:
+        def handle(items: Sequence[int]) -> list[None]:
+            calls.append((name, list(items)))
+            return [None] * len(items)
+
+        return handle
+
+    listings, requests = noted("listings"), noted("requests")
+    thread.unbatched = (listings,)
+    waiting = [thread.submit(listings, number) for number in range(3)]
+    waiting += [thread.submit(requests, number) for number in range(5)]
+    thread.start()
+    assert not futures.wait(waiting, timeout=60).not_done
+    assert calls == [
+        ("listings", [0]),
+        ("requests", [0, 1]),
+        ("listings", [1]),
+        ("requests", [2, 3]),
+        ("listings", [2]),
+        ("requests", [4]),
+    ]
+    thread.stop()
+
+
+def test_a_thread_that_stops_has_a_turn_for_each_item(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(30)
+    waiting = [thread.submit(lambda items: list(items), number) for number in range(11)]
+    stop = threading.Thread(target=thread.stop)
+    stop.start()
+    release.set()
+    stop.join(60)
+    assert [future.result(0) for future in waiting] == list(range(11))
+
+
 def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: DecisionThread) -> None:
     def fail(items: Sequence[int]) -> list[int]:
         raise ValueError("broken")

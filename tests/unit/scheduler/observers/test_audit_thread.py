@@ -9,6 +9,7 @@ from oslo_db import exception as db_exc
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
+from tonnage.drivers.base import StoredVolume
 from tonnage.rpc.clients.command_sender import CommandSender
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.observers.audit_thread import AuditThread
@@ -34,6 +35,36 @@ def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
     mine.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
     with pytest.raises(errors.Unavailable):
         mine.work()
+
+
+def test_messages_for_which_there_is_no_room_are_audited_the_next_time_they_come() -> None:
+    driver_audit, agents = (
+        mock.create_autospec(DriverAudit, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
+    driver_audit.doubtful.return_value = {}
+    driver_audit.compare.return_value = Compared.DONE
+    audit = AuditThread(driver_audit, agents, lambda: 0.0, most_items=4)
+    volume = StoredVolume(id="v", pool="p", size_gb=1)
+
+    def arrive(backend: str, seq: int, length: int) -> None:
+        audit.report(1, BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[{}] * length))
+        audit.listing(1, Listing(backend=backend, epoch=1, tick=seq, volumes=[volume] * length))
+
+    def audited() -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        driver_audit.reset_mock()
+        audit.work()
+        reports = [call.args[1] for call in driver_audit.inspect.call_args_list]
+        listings = [call.args[1] for call in driver_audit.compare.call_args_list]
+        return [(report.backend, report.seq) for report in reports], [(item.backend, item.tick) for item in listings]
+
+    for backend, seq, length in (("h@a", 1, 3), ("h@b", 1, 2), ("h@a", 2, 2), ("h@c", 1, 2), ("h@d", 1, 1)):
+        arrive(backend, seq, length)
+    assert audited() == ([("h@a", 2), ("h@c", 1)],) * 2
+    arrive("h@b", 2, 2)
+    assert audited() == ([("h@b", 2)],) * 2
+    arrive("h@huge", 1, 100)
+    assert audited() == ([("h@huge", 1)],) * 2
 
 
 def test_a_new_finding_is_checked_again_soon() -> None:
