@@ -11,6 +11,7 @@ in, small first::
 
 It prints:
 
+* the time until all backends have joined and reported, with the processor time and memory that this takes
 * the restart: the time from the start of a killed scheduler until its first decision, which is right only if it names
   the one pool with room, and whose room only the ledger knows
 * the decisions, at rest and beside a steady number of changed pools: the time of one decision in the scheduler
@@ -254,6 +255,8 @@ class Bench:
         million.start_million_agents()
         yield _figure("all backends joined and reported", time.monotonic() - began, "s")
         yield _figure("processor of the scheduler meanwhile", machine.processor_seconds(scheduler) - used, "s")
+        agents = sum(machine.processor_seconds(process.pid) for process in million.agent_processes)
+        yield _figure("processor of the agents meanwhile", agents, "s")
         yield _figure("peak memory of the scheduler meanwhile", machine.peak_memory_bytes(scheduler) / 2**20, "MiB")
 
     def _decisions(self, meanwhile: str) -> Iterator[Figure]:

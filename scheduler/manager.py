@@ -19,6 +19,7 @@ from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
+from tonnage.rpc import contract
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
     Answer,
@@ -211,7 +212,8 @@ class SchedulerManager:
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
-        return self._thread.call(self._registration.hellos, message)
+        # Later, the agent has given this call up and says hello again.
+        return self._thread.submit(self._registration.hellos, message, contract.HELLO.timeout or LONGEST_WAIT).result()
 
     def listing(self, message: Listing) -> Receipt:
         """Apply the listing of a backend."""

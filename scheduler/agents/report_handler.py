@@ -24,6 +24,7 @@ from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cache.report_diff import ReportDiff
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.observers.audit_thread import AuditThread
+from tonnage.scheduler.observers.driver_audit import AuditedReport
 
 LOG = logging.getLogger(__name__)
 
@@ -171,7 +172,11 @@ class ReportHandler:
             if diff.remainder is not None:
                 self._put_back(diff.remainder)
             elif self._audit is not None:
-                self._audit.report(diff.backend.id, diff.message)
+                message = diff.message
+                report = AuditedReport(
+                    backend=message.backend, pools=diff.pools, supports_auto_ratio=message.supports_auto_ratio
+                )
+                self._audit.report(diff.backend.id, report)
         self._hosts.set_counters(counters)
         for observer in self.observers:
             with failures_logged(observer):

@@ -45,8 +45,9 @@ class ReportDiff:
 
     ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
     cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
-    that other backends share and for which the report carries no stamp. ``remainder`` is the next part of the report,
-    None if this one is the last.
+    that other backends share and for which the report carries no stamp. ``pools`` are all pools as reported, usable or
+    not; one that has not changed is the same object as in the last report. ``remainder`` is the next part of the
+    report, None if this one is the last.
     """
 
     backend: BackendEntry
@@ -56,6 +57,7 @@ class ReportDiff:
     vanished: Collection[str]
     report: reports.Report
     unstamped: Collection[str] = ()
+    pools: Sequence[Mapping[str, Any]] = ()
     remainder: ReportPart | None = None
 
 
@@ -92,6 +94,7 @@ class ReportDiffer:
         reported, postponed = set(), set()
         remainder: ReportPart | None = None
         pools_read = message.pools_read if isinstance(message, ReportPart) else 0
+        pools: list[Mapping[str, Any]] = list(message.pools)
         for number, pool in enumerate(message.pools):
             short = pool.get("pool_name")
             name = pool_name(backend.name, str(short))
@@ -101,6 +104,7 @@ class ReportDiffer:
                 remarks.append((name, "pool_name", f"pool {name} is reported twice; the first one counts"))
             elif entry is not None and (entry.raw is pool or entry.raw == pool):
                 stats[name], raw[name] = entry.stats, entry.raw
+                pools[number] = entry.raw
             elif number < pools_read:
                 continue  # an earlier part found that it is unusable
             elif len(fresh) < limit:
@@ -151,6 +155,7 @@ class ReportDiffer:
                 age=_age(message),
             ),
             unstamped=unstamped,
+            pools=pools,
             remainder=remainder,
         )
 

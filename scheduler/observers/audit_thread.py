@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.rpc.clients.command_sender import AgentMessages
-from tonnage.rpc.messages import BackendReport, Listing
-from tonnage.scheduler.observers.driver_audit import Compared, DriverAudit
+from tonnage.rpc.messages import Listing
+from tonnage.scheduler.observers.driver_audit import AuditedReport, Compared, DriverAudit
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ _LONGEST_WAIT = 3600.0
 _SOON = 3.0
 
 
-Message = TypeVar("Message", bound=BackendReport | Listing)
+Message = TypeVar("Message", bound=AuditedReport | Listing)
 
 
 class _Backlog(Generic[Message]):
@@ -99,7 +99,7 @@ class AuditThread:
         self._agents = agents
         self._clock = clock
         self._lock = threading.Lock()
-        self._reports: _Backlog[BackendReport] = _Backlog(lambda report: len(report.pools), most_items)
+        self._reports: _Backlog[AuditedReport] = _Backlog(lambda report: len(report.pools), most_items)
         self._listings: _Backlog[Listing] = _Backlog(
             lambda listing: len(listing.volumes) + len(listing.audit_snapshots), most_items
         )
@@ -123,7 +123,7 @@ class AuditThread:
         """End; waiting reports and listings are dropped."""
         self._worker.stop()
 
-    def report(self, backend_id: int, message: BackendReport) -> None:
+    def report(self, backend_id: int, message: AuditedReport) -> None:
         """Have an applied report audited."""
         with self._lock:
             self._reports.put(backend_id, message)

@@ -8,6 +8,7 @@ it too.
 """
 
 import enum
+import itertools
 import logging
 import operator
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,7 @@ from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings, listings
 from tonnage.ledger.inventory.audit_findings import Evidence, Key
-from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
+from tonnage.rpc.messages import AuditSnapshot, Listing
 
 LOG = logging.getLogger(__name__)
 
@@ -37,10 +38,24 @@ class Compared(enum.Enum):
     NEEDS_SECOND_LISTING = enum.auto()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedReport:
+    """The pools of an applied report; one that has not changed is the same object as in the report before it."""
+
+    backend: str
+    pools: Sequence[Mapping[str, Any]]
+    supports_auto_ratio: bool | None = None
+
+
 @dataclass(slots=True)
 class _Memory:
-    """The earlier figures of a backend, and the GiB that the last listing showed in each pool."""
+    """The last report of a backend with its findings, and the figures and GiB in the last listing of each pool.
 
+    ``broken`` maps positions among the pools of the report to the breaches there.
+    """
+
+    report: AuditedReport | None = None
+    broken: dict[int, Mapping[Breach, str]] = field(default_factory=dict)
     auditor: Auditor = field(default_factory=lambda: Auditor(supports_auto=True))
     listed: dict[str, float] = field(default_factory=dict)
 
@@ -70,26 +85,43 @@ class DriverAudit:
         self._recorded = recorded
         self._publish()
 
-    def inspect(self, backend_id: int, message: BackendReport) -> None:
-        """Record the findings that a report alone shows."""
+    def inspect(self, backend_id: int, report: AuditedReport) -> None:
+        """Record the findings that a report alone shows. Only the pools that have changed are checked."""
         findings: dict[Key, Evidence] = {}
-        for pool in message.pools:
-            if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
-                name = audit_findings.stored_name(audit_rules.reported_name(pool))
-                for breach, text in broken.items():
-                    findings.setdefault((name, breach.value), Evidence(text))
-        recorded = self._recorded.get(message.backend, {})
+        for position, broken in self._broken(report).items():
+            name = audit_findings.stored_name(audit_rules.reported_name(report.pools[position]))
+            for breach, text in broken.items():
+                findings.setdefault((name, breach.value), Evidence(text))
+        recorded = self._recorded.get(report.backend, {})
         reported: set[str] = set()
         if recorded:
-            reported.update(audit_findings.stored_name(audit_rules.reported_name(pool)) for pool in message.pools)
+            reported.update(audit_findings.stored_name(audit_rules.reported_name(pool)) for pool in report.pools)
         elif not findings:
             return
         self._settle(
-            message.backend,
+            report.backend,
             backend_id,
             findings,
             {key for key in recorded if key[0] not in reported or key[1] not in audit_rules.VOLUME_BREACHES},
         )
+
+    def _broken(self, report: AuditedReport) -> Mapping[int, Mapping[Breach, str]]:
+        """Return the breaches in the pools of a report, by position."""
+        memory = self._memories.setdefault(report.backend, _Memory())
+        last, broken = memory.report, {}
+        if last is None or last.supports_auto_ratio != report.supports_auto_ratio:
+            last = AuditedReport(backend=report.backend, pools=())
+        for position, (pool, earlier) in enumerate(itertools.zip_longest(report.pools, last.pools)):
+            if pool is None:
+                break  # the last report had more pools
+            if pool is earlier:
+                breaches = memory.broken.get(position)
+            else:
+                breaches = audit_rules.check_report(pool, report.supports_auto_ratio)
+            if breaches:
+                broken[position] = breaches
+        memory.report, memory.broken = report, broken
+        return broken
 
     def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
         """Return the names of the backends that need a listing, each with whether it is needed soon.

@@ -11,9 +11,9 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import StoredVolume
 from tonnage.rpc.clients.command_sender import CommandSender
-from tonnage.rpc.messages import BackendReport, Listing
+from tonnage.rpc.messages import Listing
 from tonnage.scheduler.observers.audit_thread import AuditThread
-from tonnage.scheduler.observers.driver_audit import Compared, DriverAudit
+from tonnage.scheduler.observers.driver_audit import AuditedReport, Compared, DriverAudit
 
 
 def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
@@ -27,12 +27,12 @@ def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
     driver_audit.doubtful.return_value = {}
     mine = AuditThread(driver_audit, agents, lambda: 0.0)
     for number, name in enumerate(("h@gone", "h@here")):
-        mine.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
+        mine.report(number, AuditedReport(backend=name, pools=[]))
     mine.work()
     assert [call.args[1].backend for call in driver_audit.inspect.call_args_list] == ["h@gone", "h@here"]
     assert "The reports of the driver of h@gone could not be audited" in caplog.text
     driver_audit.inspect.side_effect = errors.Unavailable("the database is away")
-    mine.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
+    mine.report(0, AuditedReport(backend="h@here", pools=[]))
     with pytest.raises(errors.Unavailable):
         mine.work()
 
@@ -48,7 +48,7 @@ def test_messages_for_which_there_is_no_room_are_audited_the_next_time_they_come
     volume = StoredVolume(id="v", pool="p", size_gb=1)
 
     def arrive(backend: str, seq: int, length: int) -> None:
-        audit.report(1, BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[{}] * length))
+        audit.report(1, AuditedReport(backend=backend, pools=[{"seq": seq}] * length))
         audit.listing(1, Listing(backend=backend, epoch=1, tick=seq, volumes=[volume] * length))
 
     def audited() -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
@@ -56,7 +56,10 @@ def test_messages_for_which_there_is_no_room_are_audited_the_next_time_they_come
         audit.work()
         reports = [call.args[1] for call in driver_audit.inspect.call_args_list]
         listings = [call.args[1] for call in driver_audit.compare.call_args_list]
-        return [(report.backend, report.seq) for report in reports], [(item.backend, item.tick) for item in listings]
+        return (
+            [(report.backend, report.pools[0]["seq"]) for report in reports],
+            [(listing.backend, listing.tick) for listing in listings],
+        )
 
     for backend, seq, length in (("h@a", 1, 3), ("h@b", 1, 2), ("h@a", 2, 2), ("h@c", 1, 2), ("h@d", 1, 1)):
         arrive(backend, seq, length)
@@ -130,7 +133,7 @@ def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
         now = float(second)
         if asked and now == asked[-1] + 5:
             mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
-        mine.report(1, BackendReport(backend=BACKEND, epoch=1, seq=second, covers=1, pools=[]))
+        mine.report(1, AuditedReport(backend=BACKEND, pools=[]))
         mine.work()
     assert asked == [0, 8, 19, 36, 65, 95, 148], "from then on half a minute, a minute and so on are sooner"
     asked.clear()

@@ -7,14 +7,16 @@ import os
 import random
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.drivers import configured
 from tests.unit.ledger import faults
 from tests.unit.scheduler.driven import Lie, Report, Site
-from tests.unit.scheduler.world import BACKEND, World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.drivers import loader
@@ -330,3 +332,42 @@ def test_findings_are_read_again_once_they_have_changed() -> None:
     assert settled((second, audit_findings.Evidence("is so"))) == {name: {"two": "is so"}}
     assert settled() == {}
     assert len(loads) == 5
+
+
+def test_only_pools_that_have_changed_are_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({name: StoragePool(20, 2.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}).started()
+    checked: list[str] = []
+
+    def check(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
+        checked.append(pool["pool_name"])
+        return original(pool, supports_auto)
+
+    original = audit_rules.check_report
+    monkeypatch.setattr(audit_rules, "check_report", check)
+
+    def report(**changes: Mapping[str, object]) -> list[str]:
+        message = world.agent.look()
+        pools = [{**pool, **changes.get(pool["pool_name"], {})} for pool in message.pools]
+        world.deliver(replace(message, pools=pools))
+        checked.clear()
+        world.audit.work()
+        return sorted(checked)
+
+    report()
+    assert report() == []
+    assert report(p1={"reserved_percentage": 101}) == ["p1"]
+    assert report(p1={"reserved_percentage": 101}) == []
+    assert audit_findings_of(world) == [("p1", Breach.RESERVED_RANGE.value)]
+    assert report(p1={"reserved_percentage": 101}, p2={"free_capacity_gb": 3.125}) == ["p2"]
+    assert len(audit_findings_of(world)) == 2
+    assert report(p2={"free_capacity_gb": 3.125}) == ["p1"]
+    assert audit_findings_of(world) == [("p2", Breach.TWO_DECIMALS.value)]
+    assert report() == ["p2"]
+    assert audit_findings_of(world) == []
+    assert report() == []
+
+
+def audit_findings_of(world: World) -> list[tuple[str, str]]:
+    """Return pool and breach of the findings in the ledger."""
+    with world.database.reading() as session:
+        return sorted(row.key for row in audit_findings.load(session))
