@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend is emptied while clients create and delete volumes, and while processes, and the database, are killed."""
+"""A backend is emptied while clients create and delete volumes, processes and the database die, and copies fail."""
 
 import collections
+import contextlib
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +24,9 @@ THREADS = 8
 
 #: The size of a pool.
 _POOL_GB = 50
+
+#: Volumes whose first copies fail.
+_FAILING = 2
 
 #: The end of a plan of this test, in seconds; it takes a tenth of that on an idle machine.
 LONGEST = 900
@@ -124,30 +128,63 @@ def show(tonnage: Deployment, plan_id: str) -> Any:
     return answer.json()["move_plan"] if answer.status_code == 200 else None
 
 
+@contextlib.contextmanager
+def obstructed(tonnage: Deployment, volume_ids: Iterable[str]) -> Iterator[None]:
+    """Let no copy of these volumes succeed: a folder has the name of its file."""
+    folders = [tonnage.path(backend) / volume_id for backend in ("new", "spare") for volume_id in volume_ids]
+    made = []
+    for folder in folders:
+        # The volume may be there by now.
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            made.append(folder)
+    try:
+        yield
+    finally:
+        for folder in made:
+            folder.rmdir()
+
+
+def failures(tonnage: Deployment, plan_id: str) -> list[str]:
+    """Return the volumes whose copies have failed because something has the names of their files."""
+    plan = show(tonnage, plan_id)
+    failed = [] if plan is None else [step for step in plan["steps"] if step["state"] == "failed"]
+    return [step["volume_id"] for step in failed if "not a regular file" in (step["message"] or "")]
+
+
 class Faults:
-    """Faults of the processes of a deployment and of its database, drawn by a seed."""
+    """Faults of the processes of a deployment, of its database and of copies, drawn by a seed; of each at least one."""
 
     def __init__(self, tonnage: Deployment, server: DatabaseServer | None, seed: int) -> None:
         self.done: collections.Counter[str] = collections.Counter()
         self._tonnage, self._server, self._draw = tonnage, server, random.Random(seed)
-        self._faults: list[Callable[[], None]] = [self.kill, self.kill, self.stall]
+        self._faults: list[Callable[[str], None]] = [self.kill, self.kill, self.stall, self.fail_copies]
         if server is not None:
             self._faults.append(self.restart_database)
+        self._first = list(dict.fromkeys(self._faults))
+        self._draw.shuffle(self._first)
 
-    def next(self) -> None:
-        """Let the next fault happen, and repair it."""
-        fault = self._draw.choice(self._faults)
-        fault()
+    def next(self, plan_id: str) -> None:
+        """Let the next fault happen while a plan is carried out, and repair it."""
+        fault = self._first.pop() if self._first else self._draw.choice(self._faults)
+        fault(plan_id)
         self.done[fault.__name__] += 1
 
-    def kill(self) -> None:
+    def fail_copies(self, plan_id: str) -> None:
+        """Let the next copies of a plan fail."""
+        plan = show(self._tonnage, plan_id)
+        waiting = [] if plan is None else [step["volume_id"] for step in plan["steps"] if step["state"] == "waiting"]
+        with obstructed(self._tonnage, waiting[:4]):
+            time.sleep(3)
+
+    def kill(self, plan_id: str) -> None:
         """Kill a process and start it again."""
         name = self._draw.choice([name for name in self._tonnage.processes if name != "api"])
         self._tonnage.kill(name)
         time.sleep(self._draw.choice([0.0, 2.0]))
         self._tonnage.launch(name)
 
-    def stall(self) -> None:
+    def stall(self, plan_id: str) -> None:
         """Suspend the processes of one program for some seconds."""
         name = self._draw.choice([name for name in self._tonnage.processes if name != "api"])
         tree = self._tonnage.processes[name].tree()
@@ -157,7 +194,7 @@ class Faults:
         for process in tree:
             process.send_signal(signal.SIGCONT)
 
-    def restart_database(self) -> None:
+    def restart_database(self, plan_id: str) -> None:
         """Restart the database."""
         assert self._server is not None
         self._server.restart()
@@ -175,14 +212,16 @@ def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count:
             "apply": True,
             "limits": {"failures": 10_000, "moves_per_backend": 2},
         }
-        answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
-        assert answer.status_code == 202, answer.text
-        plan = answer.json()["move_plan"]
+        with obstructed(tonnage, list(content)[:_FAILING]):
+            answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
+            assert answer.status_code == 202, answer.text
+            plan = answer.json()["move_plan"]
+            wait_for(lambda: len(failures(tonnage, plan["id"])) >= _FAILING, "copies have failed", LONGEST)
         # A plan counts a copy as written in full. If a pool has no room for so many, it is made anew now and then.
         assert 1 <= len(plan["moves"]) <= volumes
         for _ in range(count):
             time.sleep(1.5)
-            faults.next()
+            faults.next(plan["id"])
         wait_for(
             lambda: (shown := show(tonnage, plan["id"])) is not None and shown["state"] != "running",
             "the plan has ended",
@@ -193,6 +232,7 @@ def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count:
     moved = [step["volume_id"] for step in shown["steps"] if step["state"] == "moved"]
     assert sorted(moved) == sorted(content), "each volume was moved once"
     assert {step["state"] for step in shown["steps"]} <= {"moved", "failed", "skipped"}
+    assert {step["volume_id"] for step in shown["steps"] if step["state"] == "failed"} >= set(list(content)[:_FAILING])
     tonnage.check_at_rest()
     assert tonnage.files("old") == {}
     places = {name: backend for backend in ("new", "spare") for name in tonnage.files(backend)}
@@ -222,10 +262,10 @@ def cluster(
         yield tonnage
 
 
-def test_the_standalone_is_emptied_and_killed_meanwhile() -> None:
+def test_the_standalone_is_emptied_while_copies_fail_and_it_is_killed() -> None:
     with deployment(4, Addresses()) as tonnage:
         tonnage.start()
-        empty_under_faults(tonnage, Faults(tonnage, None, 3), 4, 1)
+        empty_under_faults(tonnage, Faults(tonnage, None, 3), 4, 3)
 
 
 @pytest.mark.heavy
