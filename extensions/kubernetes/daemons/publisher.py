@@ -6,8 +6,7 @@ import logging
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cotyledon import types
@@ -21,6 +20,7 @@ from tonnage.cli.daemons import workers
 from tonnage.extensions.kubernetes import options as kubernetes_options
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.publication import agent_import
+from tonnage.extensions.kubernetes.publication.round_schedule import RoundSchedule
 from tonnage.extensions.kubernetes.publication.type_pools import TypePools
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.db import options as database_options
@@ -54,11 +54,12 @@ class PublisherWorker(workers.Worker):
             importer = _importer(options, ledger)
             self.started = True
             _write_state(options.publisher_state_file, "No round has ended yet")
+            schedule = RoundSchedule(options.publisher_interval)
             while not self._ending.is_set():
-                state = "ok"
+                state, is_full = "ok", schedule.begin()
                 claims = self._claims(ledger) if options.publisher_subtracts_claims else None
                 try:
-                    if imported := importer.import_reports():
+                    if is_full and (imported := importer.import_reports()):
                         LOG.info("Took over %d pool(s) of agents", imported)
                     if publish is not None:
                         done = publish()
@@ -72,22 +73,24 @@ class PublisherWorker(workers.Worker):
                 else:
                     failure_log.recovered("Figures are exchanged again")
                 _write_state(options.publisher_state_file, state)
-                self._wait(ledger, options, claims)
+                schedule.end()
+                self._wait(ledger, schedule, claims)
 
-    def _wait(self, ledger: database.Database, options: Any, seen: object) -> None:
-        """Wait for the next round: for the interval, or until there are other claims than before the last round."""
-        until = time.monotonic() + options.publisher_interval
-        while (left := until - time.monotonic()) > 0 and not self._ending.is_set():
-            self._ending.wait(left if seen is None else min(left, _CLAIMS_SECONDS))
-            if seen is not None and self._claims(ledger) != seen:
-                return
+    def _wait(self, ledger: database.Database, schedule: RoundSchedule, seen: Mapping[Any, int] | None) -> None:
+        """Wait for the next round, which comes early if there are other claims than the last round has seen."""
+        is_changed = False
+        while (seconds := schedule.wait_seconds(is_changed)) > 0 and not self._ending.is_set():
+            self._ending.wait(seconds if seen is None else min(seconds, _CLAIMS_SECONDS))
+            if seen is not None:
+                claims = self._claims(ledger)
+                is_changed = claims is not None and claims != seen
 
     @staticmethod
-    def _claims(ledger: database.Database) -> object:
-        """Return a mark of the claims, None while the ledger does not answer."""
+    def _claims(ledger: database.Database) -> Mapping[Any, int] | None:
+        """Return the claimed sizes, None while the ledger does not answer."""
         try:
             with ledger.reading() as session:
-                return capacity_claims.last_change(session)
+                return capacity_claims.claimed_bytes(session)
         except errors.Unavailable:
             return None
 

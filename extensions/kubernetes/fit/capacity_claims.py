@@ -218,10 +218,11 @@ def claims_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[Act
     return [ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity) for row in rows]
 
 
-def last_change(session: orm.Session) -> tuple[int, datetime.datetime | None]:
-    """Return the number of claims and the last expiry, which differ after a claim was made, replaced or released."""
-    number, expires_at = session.execute(sa.select(sa.func.count(), sa.func.max(_CLAIM.expires_at))).one()
-    return int(number), expires_at
+def claimed_bytes(session: orm.Session) -> dict[tuple[str, PoolKey], int]:
+    """Return the sum of the active claims on each pool, by the uid of the driver and the pool."""
+    key = _CLAIM.driver_uid, _CLAIM.storage_class, _CLAIM.pool
+    query = sa.select(*key, sa.func.sum(_CLAIM.size)).where(_CLAIM.expires_at > now(session)).group_by(*key)
+    return {(uid, (storage_class, pool)): int(size) for uid, storage_class, pool, size in session.execute(query)}
 
 
 def pools_claimed_for_pods(session: orm.Session) -> set[tuple[str, PoolKey]]:

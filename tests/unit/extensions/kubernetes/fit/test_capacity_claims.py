@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tests.unit.extensions.kubernetes.fit.figures import patch, pools, volumes
+from tests.unit.extensions.kubernetes.fit.figures import GI, patch, pools, volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
@@ -22,6 +22,26 @@ NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
 
 def claim(capacity: NodeQueries, holder: str, *sizes: int, lease: float = 3600) -> NodeClaim | None:
     return capacity.claim(volumes(*sizes), NODES, holder, lease)[1]
+
+
+def test_claimed_sizes_are_those_of_active_claims_and_stay_at_a_renewal(ledger: database.Database) -> None:
+    patch(ledger, pools(10))
+    capacity = NodeQueries(ledger)
+
+    def claimed() -> list[tuple[Any, int]]:
+        with ledger.reading() as session:
+            return [(key[1], size // GI) for key, size in capacity_claims.claimed_bytes(session).items()]
+
+    assert claimed() == []
+    claim(capacity, "a", 2, 3)
+    claim(capacity, "b", 1)
+    before = claimed()
+    assert before == [(("fast", "p0"), 6)]
+    claim(capacity, "a", 2, 3)
+    assert claimed() == before
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE csi_claims SET expires_at = '2020-01-01 00:00:00' WHERE holder = 'b'")
+    assert claimed() == [(("fast", "p0"), 5)]
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
