@@ -63,6 +63,15 @@ OPTIONS: list[cfg.Opt] = [
         "Unset, it is the cluster that this process runs in.",
     ),
     cfg.BoolOpt(
+        "admission",
+        default=False,
+        help="Serve an admission webhook, /k8s/admit: when a kube-scheduler that does not ask the extender has chosen "
+        "a node, claim the capacity for the volumes of the pod there, or refuse the node before a volume is made. It "
+        "needs extender_reserves, and uses the certificate of the extender.",
+    ),
+    cfg.HostAddressOpt("admission_listen", default="127.0.0.1", help="Address that the admission webhook listens on."),
+    cfg.PortOpt("admission_listen_port", default=8780, help="Port that the admission webhook listens on."),
+    cfg.BoolOpt(
         "read_capacity_objects",
         default=False,
         help="Take over the CSIStorageCapacity objects that provisioners publish, of all namespaces, as pools of their "

@@ -22,6 +22,7 @@ CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
 VOLUMES = "/api/v1/persistentvolumes/{}"
 SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/namespaces/{}/volumesnapshots/{}"
 PODS = "/api/v1/pods"
+PENDING_PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
@@ -317,6 +318,9 @@ class KubeApi:
                 return {"metadata": {"resourceVersion": str(next(self._versions))}, "items": pending}
             if (pod := _POD.fullmatch(path)) is not None and pod["name"] in self._pods:
                 return self._pods[pod["name"]]
+            if path == PENDING_PODS and path not in self._objects:
+                pending = [pod for pod in self._pods.values() if pod["status"]["phase"] == "Pending"]
+                return {"metadata": self._version(), "items": pending}
             if path not in self._objects:
                 raise _Refused(404, "NotFound")
             return self._objects[path]

@@ -67,3 +67,4 @@ CAPACITY_WATCH = "tests/unit/extensions/kubernetes/provisioner/test_capacity_wat
 NODE_WATCH = "tests/unit/extensions/kubernetes/cluster/test_node_watch.py"
 TLS_RELOAD = "tests/unit/extensions/kubernetes/extender/test_tls_reload.py"
 CAPACITY_PUBLISHER = "tests/unit/extensions/kubernetes/publication/test_capacity_publisher.py"
+VOLUME_ADMISSION = "tests/unit/extensions/kubernetes/admission/test_volume_admission.py"

@@ -10,15 +10,8 @@ MUTATIONS = (
     Mutation(
         "A node that does not take the volumes of a pod is none to evict pods from.",
         _FIT + "preemption.py",
-        "for name, of_node in victims.items() if fits[name] and of_node.pods}",
-        "for name, of_node in victims.items() if of_node.pods}",
-        (guards.PREEMPTION,),
-    ),
-    Mutation(
-        "A node without victims is none to evict pods from.",
-        _FIT + "preemption.py",
-        "for name, of_node in victims.items() if fits[name] and of_node.pods}",
         "for name, of_node in victims.items() if fits[name]}",
+        "for name, of_node in victims.items()}",
         (guards.PREEMPTION,),
     ),
     Mutation(
@@ -191,13 +184,6 @@ MUTATIONS = (
         (guards.PROVISIONER_POOLS,),
     ),
     Mutation(
-        "The objects of Tonnage's own publisher are no figures.",
-        _PROVISIONER + "capacity_watch.py",
-        "if (capacity_object.metadata.labels or {}).get(MANAGER_LABEL) != OWN_MANAGER:",
-        "if True:",
-        (guards.CAPACITY_WATCH,),
-    ),
-    Mutation(
         "Objects are not known after a silence of the API server.",
         _PROVISIONER + "capacity_watch.py",
         "if self.is_silent or self._resource_version is None:",
@@ -224,5 +210,26 @@ MUTATIONS = (
         "claims = capacity_claims.claims_on(session, driver.uid, now) if self._subtracts_claims else ()",
         "claims = ()",
         (guards.CAPACITY_PUBLISHER,),
+    ),
+    Mutation(
+        "A node is admitted if it takes all volumes of the pod together.",
+        "extensions/kubernetes/admission/volume_admission.py",
+        "        volumes = pod_volumes.unprovisioned(pod, self._cluster)\n",
+        "        volumes = pod_volumes.unprovisioned(pod, self._cluster)[:1]\n",
+        (guards.VOLUME_ADMISSION,),
+    ),
+    Mutation(
+        "A node is admitted after claims have been revived.",
+        "extensions/kubernetes/admission/volume_admission.py",
+        "        self._before_claims()\n",
+        "",
+        (guards.VOLUME_ADMISSION,),
+    ),
+    Mutation(
+        "A trial of the API server claims nothing.",
+        "extensions/kubernetes/admission/volume_admission.py",
+        "        if dry_run:\n",
+        "        if False:\n",
+        (guards.VOLUME_ADMISSION,),
     ),
 )

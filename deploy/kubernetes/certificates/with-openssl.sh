@@ -34,5 +34,6 @@ sign() { # name, common name, extensions...
     cp ca.crt "$name/ca.crt"
 }
 
-sign extender tonnage-extender extendedKeyUsage=serverAuth subjectAltName=DNS:tonnage-extender.tonnage.svc
+sign extender tonnage-extender extendedKeyUsage=serverAuth \
+    subjectAltName=DNS:tonnage-extender.tonnage.svc,DNS:tonnage-admission.tonnage.svc
 sign kube-scheduler kube-scheduler extendedKeyUsage=clientAuth

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from tonnage import installation
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.cluster import objects
+from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
 from tonnage.extensions.kubernetes.cluster.objects import (
     SNAPSHOT_GROUP,
     CapacityVersion,
@@ -95,6 +95,17 @@ class ClusterReader:
         call = self._core.list_pod_for_all_namespaces
         pods = self._read(WholePods, call, field_selector=objects.PENDING_PODS, resource_version="0")
         return (pods and pods.items) or ()
+
+    def pods_with_claim(self, namespace: str, claim: str) -> Sequence[Pod]:
+        """Return the pods that have not started and use a claim.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        call = self._core.list_namespaced_pod
+        pods = self._read(
+            WholePods, call, namespace=namespace, field_selector=objects.PENDING_PODS, resource_version="0"
+        )
+        return [pod for pod in (pods and pods.items) or () if claim in pod_volumes.claim_names(pod)]
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a persistent volume claim, None if there is none.

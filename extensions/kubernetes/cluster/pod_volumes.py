@@ -134,7 +134,7 @@ def _copied_claim(pod: Pod, name: str, claim: PersistentVolumeClaim, cluster: Cl
     source = claim.metadata.name
     if claim.spec.volume_name:
         return CopySource(f"claim {source}", _accessibility(claim.spec.volume_name, cluster))
-    if claim.metadata.namespace == pod.metadata.namespace and source in _claim_names(pod):
+    if claim.metadata.namespace == pod.metadata.namespace and source in claim_names(pod):
         # Both volumes are provisioned on the pod's node, the copy last.
         return None
     raise errors.NotFound(
@@ -149,8 +149,8 @@ def _accessibility(volume: str, cluster: ClusterObjects) -> NodeSelector | None:
     return persistent_volume.accessibility
 
 
-def _claim_names(pod: Pod) -> set[str]:
-    """Return the names of a pod's claims."""
+def claim_names(pod: Pod) -> set[str]:
+    """Return the names of a pod's claims, those of generic ephemeral volumes too."""
     return {name for pod_volume in pod.spec.volumes or () if (name := _claim_name(pod, pod_volume)) is not None}
 
 

@@ -20,7 +20,7 @@ from tonnage.cli.daemons import workers
 from tonnage.extensions.kubernetes import options as kubernetes_options
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.publication import agent_import
-from tonnage.extensions.kubernetes.publication.round_schedule import RoundSchedule
+from tonnage.extensions.kubernetes.publication.publisher_schedule import RoundSchedule
 from tonnage.extensions.kubernetes.publication.type_pools import TypePools
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.db import options as database_options

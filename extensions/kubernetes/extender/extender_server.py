@@ -21,6 +21,8 @@ from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
 from tonnage.api.http.wsgi_server import ServerLimits, TlsContexts
 from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.admission import admission_server
+from tonnage.extensions.kubernetes.admission.volume_admission import VolumeAdmission
 from tonnage.extensions.kubernetes.cluster import cluster_reader
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.extender.tls_reload import MutualTls
@@ -148,7 +150,7 @@ class BackgroundTasks(Protocol):
 
 
 class ExtenderServer(Server):
-    """The server of the extender, with its background tasks.
+    """The server of the extender, with its background tasks, and the server of the admission if there is one.
 
     ``warm_up`` is called on a thread of its own when the server starts.
     """
@@ -161,6 +163,7 @@ class ExtenderServer(Server):
         tls: TlsContexts | None,
         tasks: Sequence[BackgroundTasks],
         warm_up: Callable[[], None],
+        admission: Server | None = None,
     ) -> None:
         listener = Listener(
             name="extender",
@@ -169,19 +172,32 @@ class ExtenderServer(Server):
             options=("[kubernetes] extender_listen", "extender_listen_port"),
         )
         super().__init__(listener, application, limits, tls)
-        self._tasks = tasks
+        self._tasks, self.admission = tasks, admission
         self._warming = threading.Thread(target=warm_up, name="extender warm-up", daemon=True)
+
+    def listen(self) -> None:
+        """Bind the addresses.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if one of them is not available.
+        """
+        super().listen()
+        if self.admission is not None:
+            self.admission.listen()
 
     def start(self) -> None:
         """Serve on threads. Raises as :meth:`listen`, which it calls if that was not done."""
         self._warming.start()
         super().start()
+        if self.admission is not None:
+            self.admission.start()
         for tasks in self._tasks:
             tasks.start()
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and stop the background tasks."""
         super().stop()
+        if self.admission is not None:
+            self.admission.stop()
         for tasks in self._tasks:
             tasks.stop()
         if self._warming.is_alive():
@@ -212,6 +228,8 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
     queries = NodeQueries(database, _scoring_shape(options))
     revival = None if lease is None else ClaimRevival(database, queries, cluster, lease)
     extender = Extender(queries, cluster, lease, *([] if revival is None else [revival.ensure]))
+    tls = MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context if all(files) else None
+    admission = _admission(conf, queries, cluster, revival, tls) if options.admission else None
     limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
@@ -223,10 +241,31 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             max_body_size=limit.size,
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
-        MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context if all(files) else None,
+        tls,
         [cluster, *_claim_tasks(database, cluster, options, revival), *_import_tasks(database, cluster, options)],
         extender.warm_up,
+        admission,
     )
+
+
+def _admission(
+    conf: cfg.ConfigOpts,
+    queries: NodeQueries,
+    cluster: ClusterReader,
+    revival: ClaimRevival | None,
+    tls: TlsContexts | None,
+) -> Server:
+    if revival is None:
+        raise errors.ConfigurationError(
+            "option [kubernetes] admission claims capacity: set extender_reserves = true, or leave admission out"
+        )
+    if tls is None:
+        raise errors.ConfigurationError(
+            f"option [kubernetes] admission needs a certificate, because the API server asks over TLS alone: set "
+            f"{', '.join(_TLS_OPTIONS)}"
+        )
+    admission = VolumeAdmission(queries, cluster, conf.kubernetes.extender_lease, revival.ensure)
+    return admission_server.build(conf, admission, tls)
 
 
 def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:

@@ -13,4 +13,5 @@ DURATION = Histogram(
     buckets=_BUCKETS,
 )
 PODS = Counter("tonnage_extender_pods", "Pods that were filtered, by result.", ["result"])
+ADMISSIONS = Counter("tonnage_admissions", "Nodes of waiting pods that were admitted or not, by result.", ["result"])
 REFUSALS = Counter("tonnage_extender_refusals", "Nodes that were refused for pods, by code of the reason.", ["code"])

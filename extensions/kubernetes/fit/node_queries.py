@@ -104,6 +104,12 @@ class NodeQueries:
             return decision, None
         return self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod)
 
+    def holds(self, holder: str, volume: str, node: str) -> bool:
+        """Return whether a holder has an active claim for a volume on a node."""
+        with self._database.reading() as session:
+            claims = capacity_claims.list_for_holder(session, holder)
+        return any((claim.volume, claim.node) == (volume, node) for claim in claims)
+
     def release(self, holder: str) -> None:
         """Release the claims of a holder."""
         self._database.run(capacity_claims.release, holder)

@@ -8,7 +8,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.pod_watch import PodWatch
 from tonnage.extensions.kubernetes.cluster.wake_claim import WakeClaim
-from tonnage.extensions.kubernetes.cluster.watched_rounds import WatchedRounds
+from tonnage.extensions.kubernetes.cluster.watch_tasks import WatchedRounds
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
 from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
 from tonnage.ledger.db.database import Database

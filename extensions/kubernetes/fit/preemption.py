@@ -75,4 +75,4 @@ def remaining(victims: Mapping[str, MetaVictims], fits: Mapping[str, bool]) -> d
     """
     if any(fits[name] and not of_node.pods for name, of_node in victims.items()):
         return {}
-    return {name: of_node for name, of_node in victims.items() if fits[name] and of_node.pods}
+    return {name: of_node for name, of_node in victims.items() if fits[name]}

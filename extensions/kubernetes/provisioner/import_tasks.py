@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 
 from kubernetes import client
 
-from tonnage.extensions.kubernetes.cluster.watched_rounds import WatchedRounds
+from tonnage.extensions.kubernetes.cluster.watch_tasks import WatchedRounds
 from tonnage.extensions.kubernetes.provisioner import provisioner_pools
 from tonnage.extensions.kubernetes.provisioner.capacity_watch import CapacityWatch
+from tonnage.extensions.kubernetes.provisioner.class_cache import StorageClasses
 from tonnage.extensions.kubernetes.provisioner.provisioner_import import ProvisionerImporter
 from tonnage.extensions.kubernetes.provisioner.provisioner_state import ProvisionerStates
-from tonnage.extensions.kubernetes.provisioner.storage_classes import StorageClasses
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)

@@ -17,12 +17,16 @@ from tests.kubernetes.manifests import FOLDER
 from tonnage.api import options as api_options
 from tonnage.cli import unknown_options
 from tonnage.extensions.kubernetes import options as kubernetes_options
+from tonnage.extensions.kubernetes.admission import admission_server
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml"))
 OBJECTS = [(name, each) for name in FILES for each in manifests.load(name)]
 PODS = [each for _, each in OBJECTS if each["kind"] in ("Deployment", "Job")]
+
+#: Kinds of objects that are in no namespace.
+CLUSTER_KINDS = ("Namespace", "ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration")
 
 #: The host name of the extender within the cluster.
 HOST = "tonnage-extender.tonnage.svc"
@@ -73,7 +77,7 @@ def test_each_file_is_in_a_kustomization(name: str) -> None:
 )
 def test_objects_match_the_schema_of_kubernetes(each: dict[str, Any]) -> None:
     kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
-    assert each["kind"] in ("Namespace", "ClusterRole", "ClusterRoleBinding") or "namespace" in each["metadata"]
+    assert each["kind"] in CLUSTER_KINDS or "namespace" in each["metadata"]
 
 
 @pytest.mark.parametrize("each", PODS, ids=lambda each: each["metadata"]["name"])
@@ -128,6 +132,22 @@ def test_the_extender_is_where_kube_scheduler_and_kubelet_look(conf: cfg.ConfigO
         "prioritize",
         "preempt",
     ]
+
+
+def test_the_admission_is_where_the_api_server_looks(conf: cfg.ConfigOpts) -> None:
+    deployment, service = of_kind("Deployment")["tonnage-extender"], of_kind("Service")["tonnage-admission"]
+    [webhook] = of_kind("ValidatingWebhookConfiguration")["tonnage-admission"]["webhooks"]
+    [port] = service["spec"]["ports"]
+    assert port["targetPort"] == conf.kubernetes.admission_listen_port
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert webhook["clientConfig"]["service"] == {
+        "name": "tonnage-admission",
+        "namespace": "tonnage",
+        "path": admission_server.PATH,
+        "port": port["port"],
+    }
+    # Nothing of Tonnage may keep a cluster from making volumes, unless somebody wants that.
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "NoneOnDryRun")
 
 
 def test_probes_of_the_publisher_read_its_state_file(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
@@ -195,7 +215,7 @@ def test_files_of_certificates_are_those_that_are_mounted(conf: cfg.ConfigOpts) 
         assert volume["secret"]["secretName"] == certificates[name]["spec"]["secretName"]
         [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "certificates"]
         assert files == [f"{mount['mountPath']}/{each}" for each in ("tls.crt", "tls.key", "ca.crt")]
-    assert certificates["tonnage-extender"]["spec"]["dnsNames"] == [HOST]
+    assert certificates["tonnage-extender"]["spec"]["dnsNames"] == [HOST, "tonnage-admission.tonnage.svc"]
     issuers = {each["spec"]["issuerRef"]["name"] for name, each in certificates.items() if name != "tonnage-ca"}
     assert issuers == {"tonnage-ca"}
     assert (
@@ -236,6 +256,11 @@ def test_certificates_by_openssl_work(tmp_path: pathlib.Path) -> None:
     contexts["extender"].verify_mode = ssl.CERT_REQUIRED
     assert shake_hands(contexts["extender"], contexts["kube-scheduler"], HOST)["subject"] == (
         (("commonName", "kube-scheduler"),),
+    )
+    [webhook] = of_kind("ValidatingWebhookConfiguration")["tonnage-admission"]["webhooks"]
+    service = webhook["clientConfig"]["service"]
+    assert shake_hands(
+        contexts["extender"], contexts["kube-scheduler"], f"{service['name']}.{service['namespace']}.svc"
     )
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shake_hands(contexts["extender"], contexts["kube-scheduler"], "elsewhere.tonnage.svc")

@@ -89,3 +89,26 @@ def test_nothing_is_evicted_while_the_ledger_is_away(extender: Extender) -> None
 def test_a_request_without_pod_or_nodes_is_refused(extender: Extender, raw: bytes) -> None:
     with pytest.raises(errors.InvalidInput):
         extender.filter(raw)
+
+
+class ForbiddenQueries(Queries):
+    """Queries that no test may reach."""
+
+    def decide(self, *arguments: Any) -> None:
+        raise AssertionError("decided before claims were revived")
+
+    claim = decide
+
+
+def test_nothing_is_decided_before_claims_have_been_revived() -> None:
+    queries: Any = ForbiddenQueries()
+    cluster = Cluster()
+    cluster.add_claim("data")
+
+    def revive() -> None:
+        raise errors.Unavailable("claims are being looked up")
+
+    extender = Extender(queries, cluster, 60.0, revive)
+    assert filtered(extender, request(of_claim("data"), NodeNames=["n1"]))["Error"]
+    with pytest.raises(errors.Unavailable, match="claims are being looked up"):
+        extender.preempt(request(of_claim("data"), NodeNameToMetaVictims={"n1": {"Pods": [], "NumPDBViolations": 0}}))

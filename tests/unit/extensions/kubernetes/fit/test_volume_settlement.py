@@ -42,6 +42,22 @@ def test_figures_that_somebody_writes_include_a_volume_after_three_writes() -> N
     assert not volume.is_included
 
 
+def test_the_figures_of_all_pools_on_the_disks_have_to_include_a_volume() -> None:
+    """The shared capacity is the largest one, and a slow writer may still report that from before the volume."""
+    volume, slow = VolumeSettlement(SETTLING, LIFETIME), ("safe", "n1")
+    included = []
+    for version, slow_version in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 3), (7, 4)):
+        volume.update(
+            {
+                POOL: FiguresVersion(version, after(version)),
+                slow: FiguresVersion(slow_version, after(slow_version)),
+            },
+            NOON,
+        )
+        included.append(volume.is_included)
+    assert included == [False] * 6 + [True]
+
+
 def test_two_writes_of_an_object_after_the_volume_are_enough() -> None:
     volume = settlement(NEVER, seen=7)
     included = []

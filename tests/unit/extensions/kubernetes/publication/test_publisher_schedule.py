@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When rounds of the publisher are due."""
 
-from tonnage.extensions.kubernetes.publication.round_schedule import LEAST_PAUSE, RoundSchedule
+from tonnage.extensions.kubernetes.publication.publisher_schedule import LEAST_PAUSE, RoundSchedule
 
 
 class Clock:

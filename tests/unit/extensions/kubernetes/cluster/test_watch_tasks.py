@@ -12,7 +12,7 @@ from tests.unit.api.cluster import wait_until
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import api_connection
 from tonnage.extensions.kubernetes.cluster.pod_watch import PodWatch
-from tonnage.extensions.kubernetes.cluster.watched_rounds import WatchedRounds
+from tonnage.extensions.kubernetes.cluster.watch_tasks import WatchedRounds
 
 
 class Rounds(WatchedRounds):

@@ -8,7 +8,7 @@ from kubernetes import client
 
 from tests.servers.kube_api import CLASSES, KubeApi
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.provisioner.storage_classes import StorageClasses
+from tonnage.extensions.kubernetes.provisioner.class_cache import StorageClasses
 
 
 class Lists:
