@@ -105,9 +105,18 @@ class Cluster:
         self._priorities.append(name)
 
     def add_pod(
-        self, name: str, scheduler: str = SCHEDULER, priority: str | None = None, cpu: str = "0", **sizes: str
+        self,
+        name: str,
+        scheduler: str = SCHEDULER,
+        priority: str | None = None,
+        cpu: str = "0",
+        grace_seconds: int = 0,
+        **sizes: str,
     ) -> None:
-        """Add a pod for a kube-scheduler, with claims of these names and sizes. It ends at once when it is deleted."""
+        """Add a pod for a kube-scheduler, with claims of these names and sizes.
+
+        When it is deleted it ends at once; with ``grace_seconds`` it stays, because no kubelet ends it.
+        """
         for claim, size in sizes.items():
             spec = client.V1PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteOnce"],
@@ -132,7 +141,7 @@ class Cluster:
                 volumes=volumes,
                 scheduler_name=scheduler,
                 priority_class_name=priority,
-                termination_grace_period_seconds=0,
+                termination_grace_period_seconds=grace_seconds,
             ),
         )
         self.core.create_namespaced_pod(NAMESPACE, pod)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kubernetes import images, installation, manifests
-from tests.kubernetes.cluster import Cluster, wait_until
+from tests.kubernetes.cluster import NAMESPACE, Cluster, wait_until
 from tests.kubernetes.installation import Installation
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.provisioner import Provisioner
@@ -40,12 +40,12 @@ def scheduler(
         wait_until(lambda: cluster.node_of("last") is not None, "the last pod is bound")
 
 
-def fill(cluster: Cluster, scheduler: str, *nodes: str, cpu: str) -> set[str]:
+def fill(cluster: Cluster, scheduler: str, *nodes: str, cpu: str, grace_seconds: int = 0) -> set[str]:
     """Fill nodes of 2 processors with two pods of a low priority, which request ``cpu`` each; return their names."""
     cluster.add_nodes(*nodes, cpu="2")
     names = {f"low-{number}" for number in range(2 * len(nodes))}
     for name in sorted(names):
-        cluster.add_pod(name, scheduler, priority="low", cpu=cpu)
+        cluster.add_pod(name, scheduler, priority="low", cpu=cpu, grace_seconds=grace_seconds)
     wait_until(lambda: all(map(cluster.node_of, names)), "the nodes are full")
     return names
 
@@ -112,3 +112,32 @@ def test_nobody_is_evicted_if_another_node_has_room(cluster: Cluster, tonnage: I
 
     wait_until(bound, "the pod is bound")
     assert (cluster.node_of("high"), cluster.pods()) == ("n4", {*lower, "high"})
+
+
+def test_the_storage_waits_for_the_pod_until_its_victims_have_ended(
+    cluster: Cluster, tonnage: Installation, scheduler: str
+) -> None:
+    """A later pod, which needs no processor, does not take the storage in the meantime."""
+    lower = fill(cluster, scheduler, "n1", cpu="900m", grace_seconds=30)
+    provisioner = Provisioner(cluster, n1="10Gi")
+    tonnage.set_capacities(n1="10Gi")
+    cluster.add_pod("high", scheduler, priority="high", cpu="1", data="6Gi")
+
+    def victims() -> list[str]:
+        pods = cluster.core.list_namespaced_pod(NAMESPACE).items
+        return [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is not None]
+
+    wait_until(victims, "a pod is being evicted")
+    [victim] = victims()
+    cluster.add_pod("late", scheduler, priority="low", more="6Gi")
+    wait_until(lambda: cluster.is_refused("late", "pool n1 has 4Gi left of 10Gi"), "the later pod is refused")
+    assert cluster.node_of("high") is None
+    cluster.core.delete_namespaced_pod(victim, NAMESPACE, grace_period_seconds=0)
+
+    def bound() -> bool:
+        provisioner.run_once()
+        return cluster.node_of("high") is not None
+
+    wait_until(bound, "the pod is bound")
+    assert (cluster.node_of("late"), provisioner.refused) == (None, 0)
+    assert cluster.pods() == {*lower, "high", "late"} - {victim}

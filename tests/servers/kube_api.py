@@ -132,16 +132,25 @@ class KubeApi:
         }
 
     def add_pod(
-        self, name: str, uid: str, phase: str = "Pending", node: str | None = None, claims: Sequence[str] = ()
+        self,
+        name: str,
+        uid: str,
+        phase: str = "Pending",
+        node: str | None = None,
+        claims: Sequence[str] = (),
+        nominated: str | None = None,
     ) -> None:
-        """Add a pod with claims to the default namespace, or change it."""
+        """Add a pod with claims to the default namespace, or change it.
+
+        ``nominated`` is the node from which kube-scheduler evicts other pods for it.
+        """
         volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
         with self._lock:
             before = self._pods.get(name)
             self._pods[name] = {
                 "metadata": {"name": name, "namespace": "default", "uid": uid, **self._version()},
                 "spec": {"containers": [], "volumes": volumes, **({} if node is None else {"nodeName": node})},
-                "status": {"phase": phase},
+                "status": {"phase": phase, **({} if nominated is None else {"nominatedNodeName": nominated})},
             }
             self._record_event(before, self._pods[name])
 

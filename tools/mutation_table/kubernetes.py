@@ -73,7 +73,7 @@ MUTATIONS = (
     Mutation(
         "A claim is renewed while its volume is being created.",
         _FIT + "claim_release.py",
-        "is_needed = holder_state.provisioning or any(",
+        "is_needed = holder_state.needed or any(",
         "is_needed = any(",
         (guards.CLAIM_RELEASE,),
     ),

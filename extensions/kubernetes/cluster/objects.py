@@ -223,10 +223,11 @@ class CapacityVersion(Struct):
     metadata: ListMetadata
 
 
-class PodStatus(Struct):
-    """The phase of a pod."""
+class PodStatus(Struct, rename="camel"):
+    """The phase of a pod, and the node from which kube-scheduler evicts others for it."""
 
     phase: str | None = None
+    nominated_node_name: str | None = None
 
 
 class Pod(Struct):
@@ -251,6 +252,11 @@ class Pod(Struct):
     def holder(self) -> str:
         """The holder of the pod's claims."""
         return self.metadata.uid or self.fallback_holder
+
+    @property
+    def nominated_node(self) -> str | None:
+        """The node from which kube-scheduler evicts other pods for this one; None if there is none."""
+        return None if self.status is None else self.status.nominated_node_name or None
 
     @property
     def has_started(self) -> bool:

@@ -30,6 +30,7 @@ from tonnage.extensions.kubernetes.fit import extender_instruments, scoring_shap
 from tonnage.extensions.kubernetes.fit.claim_revival import ClaimRevival
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender, FilterResult
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.kubernetes.fit.preemption import Nominations
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
@@ -227,7 +228,8 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
     cluster = ClusterReader(options.kubeconfig, timeout)
     queries = NodeQueries(database, _scoring_shape(options))
     revival = None if lease is None else ClaimRevival(database, queries, cluster, lease)
-    extender = Extender(queries, cluster, lease, *([] if revival is None else [revival.ensure]))
+    nominations = None if lease is None else Nominations(queries, cluster, lease)
+    extender = Extender(queries, cluster, lease, None if revival is None else revival.ensure, nominations)
     tls = MutualTls(dict(zip(_TLS_OPTIONS, files, strict=True))).context if all(files) else None
     admission = _admission(conf, queries, cluster, revival, tls) if options.admission else None
     limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
@@ -242,7 +244,11 @@ def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_rea
             anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
         tls,
-        [cluster, *_claim_tasks(database, cluster, options, revival), *_import_tasks(database, cluster, options)],
+        [
+            cluster,
+            *_claim_tasks(database, cluster, options, revival, nominations),
+            *_import_tasks(database, cluster, options),
+        ],
         extender.warm_up,
         admission,
     )
@@ -279,7 +285,11 @@ def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:
 
 
 def _claim_tasks(
-    database: Database, cluster: ClusterReader, options: Any, revival: ClaimRevival | None
+    database: Database,
+    cluster: ClusterReader,
+    options: Any,
+    revival: ClaimRevival | None,
+    nominations: Nominations | None,
 ) -> Iterator[BackgroundTasks]:
     if revival is not None:
         # The module needs the Kubernetes client, an optional dependency.
@@ -288,7 +298,13 @@ def _claim_tasks(
 
         wake_claim = WakeClaim(cluster.api, options.extender_wake_claim) if options.extender_wake_claim else None
         yield pod_claim_tasks.PodClaimTasks(
-            database, cluster, options.extender_lease, options.capacity_object_lifetime, wake_claim, revival.kept
+            database,
+            cluster,
+            options.extender_lease,
+            options.capacity_object_lifetime,
+            wake_claim,
+            revival.kept,
+            nominations,
         )
 
 

@@ -8,6 +8,7 @@ For each volume of a claim:
 * A volume that is not being provisioned keeps its claim while the pod exists, until the lease ends. Once the pod is
   deleted, has failed or has succeeded, the volume is releasable. Provisioning of a persistent volume claim has begun
   when the claim has a selected node, that of an inline volume when the pod is bound.
+* While kube-scheduler evicts other pods from the node for this pod, the lease is renewed.
 * A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
 * While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
   has been provisioned.
@@ -70,6 +71,7 @@ class PodLookup(Protocol):
 
 class _VolumeState(enum.Enum):
     WAITING = enum.auto()
+    NOMINATED = enum.auto()
     PROVISIONING = enum.auto()
     PROVISIONED = enum.auto()
     RELEASABLE = enum.auto()
@@ -87,8 +89,10 @@ class _HolderState:
     settlements: dict[str, VolumeSettlement] = field(default_factory=dict)
 
     @property
-    def provisioning(self) -> bool:
-        return self.pod_exists and _VolumeState.PROVISIONING in self.states.values()
+    def needed(self) -> bool:
+        """Return whether a volume is being created, or pods are evicted for its pod."""
+        renewed = (_VolumeState.PROVISIONING, _VolumeState.NOMINATED)
+        return self.pod_exists and any(state in renewed for state in self.states.values())
 
     @property
     def releasable(self) -> bool:
@@ -203,7 +207,7 @@ class ClaimReleaser:
             if deleted:
                 LOG.info("Pod %s: released the capacity that was claimed for it on %s", rows[0].pod, rows[0].claim.node)
             return deleted
-        is_needed = holder_state.provisioning or any(
+        is_needed = holder_state.needed or any(
             row.has_object and holder_state.states.get(row.claim.volume) is _VolumeState.PROVISIONED for row in rows
         )
         if provisioned or (is_needed and holder_state.expires_at - now < self._lease / 2):
@@ -264,6 +268,8 @@ class ClaimReleaser:
             claim = self._cluster.persistent_volume_claim(namespace, volume)
             provisioned = claim is not None and bool(claim.spec.volume_name)
             target_node = None if claim is None else claim.selected_node or (node if provisioned else None)
+        if not target_node and pod is not None and pod.nominated_node == node:
+            return _VolumeState.NOMINATED
         if not target_node:
             return _VolumeState.RELEASABLE if pod is None else _VolumeState.WAITING
         if target_node != node and not self._has_access(target_node, row):

@@ -121,10 +121,11 @@ class ClaimRevival:
         return sum(self._claim_on(node, of_node, pod) for node, of_node in by_node.items())
 
     def _selected_node(self, pod: Pod, volume: Volume) -> str | None:
+        """Return the node that a volume is made for, or from which pods are evicted for its pod."""
         if volume.storage_class is None:
-            return pod.spec.node_name
+            return pod.spec.node_name or pod.nominated_node
         claim = self._cluster.persistent_volume_claim(pod.metadata.namespace, volume.name)
-        return None if claim is None else claim.selected_node
+        return (None if claim is None else claim.selected_node) or pod.nominated_node
 
     def _claim_on(self, node: str, volumes: Sequence[Volume], pod: Pod) -> int:
         nodes = Nodes([Node(node, self._cluster.node_labels([node]).get(node, {}))])

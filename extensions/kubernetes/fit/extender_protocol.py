@@ -21,7 +21,7 @@ from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import extender_instruments, preemption, refusal_reasons
 from tonnage.extensions.kubernetes.fit.node_decision import Decision
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
-from tonnage.extensions.kubernetes.fit.preemption import PreemptionArguments, PreemptionResult
+from tonnage.extensions.kubernetes.fit.preemption import Nominations, PreemptionArguments, PreemptionResult
 from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReasons
 
 LOG = logging.getLogger(__name__)
@@ -69,7 +69,8 @@ class Extender:
     """Handles the requests of kube-scheduler.
 
     With a ``lease``, in seconds, the filter returns one node and claims the capacity for the pod's volumes there.
-    ``before_claims`` is called before, and may raise :class:`~tonnage.capacity.errors.Unavailable`.
+    ``before_claims`` is called before, and may raise :class:`~tonnage.capacity.errors.Unavailable`. ``nominations``
+    claims the storage of pods for which others are evicted.
     """
 
     def __init__(
@@ -77,10 +78,11 @@ class Extender:
         queries: NodeQueries,
         cluster: ClusterObjects,
         lease: float | None,
-        before_claims: Callable[[], None] = lambda: None,
+        before_claims: Callable[[], None] | None = None,
+        nominations: Nominations | None = None,
     ) -> None:
         self._queries, self._cluster, self._lease = queries, cluster, lease
-        self._before_claims = before_claims
+        self._before_claims, self._nominations = before_claims or (lambda: None), nominations
         self._warming = False
         self._all_nodes: tuple[Mapping[str, Mapping[str, str]], Nodes] = {}, Nodes(())
 
@@ -141,6 +143,8 @@ class Extender:
         decision = self._queries.decide(volumes, nodes, pod.holder)
         kept = preemption.remaining(victims, dict(zip(nodes.names, decision.packing.fits.tolist(), strict=True)))
         LOG.info("Pod %s: pods may be evicted from %d of %d nodes", pod.full_name, len(kept), len(victims))
+        if kept and self._nominations is not None:
+            self._nominations.expect(pod.full_name)
         return PreemptionResult(kept)
 
     def warm_up(self) -> None:
@@ -171,6 +175,8 @@ class Extender:
         if self._lease is None:
             return self._queries.decide(volumes, nodes, pod.holder), None
         self._before_claims()
+        if self._nominations is not None:
+            self._nominations.claim()
         return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
 
     def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:

@@ -10,6 +10,7 @@ from tonnage.extensions.kubernetes.cluster.pod_watch import PodWatch
 from tonnage.extensions.kubernetes.cluster.wake_claim import WakeClaim
 from tonnage.extensions.kubernetes.cluster.watch_tasks import WatchedRounds
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
+from tonnage.extensions.kubernetes.fit.preemption import Nominations
 from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
 from tonnage.ledger.db.database import Database
 
@@ -20,8 +21,9 @@ class PodClaimTasks(WatchedRounds):
     """Runs the watch on pods, and the release of claims that pods no longer need.
 
     When room comes, by that or otherwise, it changes the ``wake_claim``. Then kube-scheduler tries waiting pods again.
-    ``on_round`` is called after each round without an error. When the tasks stop the claims remain until they expire or
-    the next process releases them.
+    Before, it claims the storage of pods for which others are evicted (``nominations``). ``on_round`` is called after
+    each round without an error. When the tasks stop the claims remain until they expire or the next process releases
+    them.
     """
 
     thread_name = "pod-claims"
@@ -37,10 +39,13 @@ class PodClaimTasks(WatchedRounds):
         lifetime: float = 180.0,
         wake_claim: WakeClaim | None = None,
         on_round: Callable[[], None] = lambda: None,
+        nominations: Nominations | None = None,
     ) -> None:
         super().__init__()
         self._releaser = ClaimReleaser(database, cluster, lease, lifetime)
-        self._watch = PodWatch(cluster.api, self._notify)
+        self._nominations = nominations
+        nominated = [] if nominations is None else [nominations.expect]
+        self._watch = PodWatch(cluster.api, self._notify, *nominated)
         self._on_round = on_round
         self._wake_claim, self._room = wake_claim, RoomWatch(database)
         #: Whether room has come since the last wake that succeeded.
@@ -56,6 +61,8 @@ class PodClaimTasks(WatchedRounds):
 
     def _round(self) -> None:
         try:
+            if self._nominations is not None:
+                self._nominations.claim()
             self._releaser.run_once()
         finally:
             self._wake_waiting_pods()

@@ -5,15 +5,35 @@ kube-scheduler sends the nodes on which its own plug-ins would take the pod once
 The answer leaves out the nodes that would not take the volumes of the pod all the same. No eviction frees room for
 them: the volume of a claim stays when its pod goes, and the room of an ephemeral volume is free only when the driver
 has deleted the volume.
+
+Claims for the pod, between the eviction and its next turn: kube-scheduler keeps the processors and the memory that an
+eviction frees for the pod that it was made for, and writes the node into it (``status.nominatedNodeName``). No filter
+claims its storage there until its next turn, so others would take it, and the eviction would have been for nothing. So
+the storage is claimed as soon as the pod has that node. A process that has answered a call for evictions looks at the
+pod before its next decision, because the scheduler writes the node before it turns to another pod. Other processes
+learn of it by their watch on pods.
 """
 
-from collections.abc import Mapping
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
-from tonnage.extensions.kubernetes.cluster import objects
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Metadata, Pod
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which a pod may still get its node after the answer about evictions.
+_EXPECTED_SECONDS = 10.0
 
 
 class VictimPod(Struct):
@@ -76,3 +96,69 @@ def remaining(victims: Mapping[str, MetaVictims], fits: Mapping[str, bool]) -> d
     if any(fits[name] and not of_node.pods for name, of_node in victims.items()):
         return {}
     return {name: of_node for name, of_node in victims.items() if fits[name]}
+
+
+class Pods(ClusterObjects, Protocol):
+    """The objects of a cluster, with its pods."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+
+
+class Nominations:
+    """The pods that may get a node by evictions. Thread-safe. ``lease`` is the number of seconds of a claim."""
+
+    def __init__(
+        self, queries: NodeQueries, cluster: Pods, lease: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._queries, self._cluster, self._lease, self._clock = queries, cluster, lease, clock
+        self._lock = threading.Lock()
+        #: The pods, ``namespace/name``, with the time until which they are expected to get a node.
+        self._expected: dict[str, float] = {}
+
+    def expect(self, pod: str) -> None:
+        """Take note that a pod, ``namespace/name``, may get a node by evictions, or has got one."""
+        with self._lock:
+            self._expected[pod] = self._clock() + _EXPECTED_SECONDS
+
+    def claim(self) -> int:
+        """Claim the storage of the expected pods on their nodes, and return the number of these pods.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+        """
+        with self._lock:
+            now = self._clock()
+            self._expected = {name: until for name, until in self._expected.items() if until > now}
+            expected = list(self._expected.items())
+        return sum(self._claim_for(name, until) for name, until in expected)
+
+    def _claim_for(self, name: str, until: float) -> bool:
+        namespace, _, pod_name = name.partition("/")
+        pod = self._cluster.pod(namespace, pod_name)
+        node = None if pod is None or pod.spec.node_name else pod.nominated_node
+        if pod is not None and not pod.spec.node_name and node is None:
+            return False
+        claimed = pod is not None and node is not None and self._claim_on(node, pod)
+        with self._lock:
+            # It may have been expected again meanwhile.
+            if self._expected.get(name) == until:
+                del self._expected[name]
+        return claimed
+
+    def _claim_on(self, node: str, pod: Pod) -> bool:
+        try:
+            volumes = pod_volumes.unprovisioned(pod, self._cluster)
+        except errors.NotFound:
+            return False
+        if not volumes or all(self._queries.holds(pod.holder, volume.name, node) for volume in volumes):
+            return False
+        nodes = Nodes([Node(node, self._cluster.node_labels([node]).get(node, {}))])
+        _, node_claim = self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
+        if node_claim is None:
+            LOG.info("Pod %s: pods are evicted for it from %s, whose room has gone meanwhile", pod.full_name, node)
+            return False
+        LOG.info("Pod %s: its storage is claimed on %s, from which pods are evicted for it", pod.full_name, node)
+        return True
