@@ -40,10 +40,10 @@ class Nodes:
         """Return the nodes with these names in their order, None if one of them is not here."""
         by_name = self._by_name
         try:
-            rows = [by_name[name] for name in names]
+            rows = np.fromiter(map(by_name.__getitem__, names), np.int64, len(names))
         except KeyError:
             return None
-        return _Selection(self, np.array(rows, dtype=np.int64), tuple(names))
+        return _Selection(self, rows, tuple(names))
 
     @functools.cached_property
     def _by_name(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ drivers' rows.
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -21,18 +21,34 @@ from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 _CLAIM, _POOL = tables.CsiClaim, tables.CsiPool
-_COUNTED_COLUMNS = (
-    _CLAIM.driver_uid,
-    _CLAIM.holder,
-    _CLAIM.volume,
-    _CLAIM.pod,
-    _CLAIM.storage_class,
-    _CLAIM.pool,
-    _CLAIM.size,
-    _CLAIM.expires_at,
-    _CLAIM.backing_id,
-    _CLAIM.capacity,
+_TABLE = cast(sa.Table, _CLAIM.__table__)
+
+# Statements of every decision. They are made once, on tables and not on models: that takes a part of the time.
+_NOW = sa.select(models.utcnow())
+_CLAIMS_ON_DRIVER = sa.select(
+    _TABLE.c.holder,
+    _TABLE.c.volume,
+    _TABLE.c.pod,
+    _TABLE.c.expires_at,
+    _TABLE.c.storage_class,
+    _TABLE.c.pool,
+    _TABLE.c.size,
+    _TABLE.c.backing_id,
+    _TABLE.c.capacity,
+).where(_TABLE.c.driver_uid == sa.bindparam("uid"))
+_OWN_CLAIM = _TABLE.c.holder == sa.bindparam("own_holder")
+_HAS_CLAIMS = sa.select(sa.literal(1)).where(_OWN_CLAIM).limit(1)
+_EXTEND_OWN = (
+    sa.update(_TABLE)
+    .where(_OWN_CLAIM, _TABLE.c.expires_at > sa.bindparam("at"))
+    .values(expires_at=sa.bindparam("new_expires_at"))
 )
+_DELETE_EXPIRED = sa.delete(_TABLE).where(
+    _TABLE.c.driver_uid == sa.bindparam("uid"), _TABLE.c.expires_at <= sa.bindparam("at")
+)
+
+#: A row of the claims on a driver, in the order of the statement.
+ClaimRow: TypeAlias = tuple[str, str, str | None, datetime.datetime, str, str, int, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,31 +102,50 @@ class PodClaim:
 
 def now(session: orm.Session) -> datetime.datetime:
     """Return the time by the database's clock, UTC."""
-    current_time: datetime.datetime = session.execute(sa.select(models.utcnow())).scalar_one()
+    current_time: datetime.datetime = session.execute(_NOW).scalar_one()
     return current_time
 
 
-def active_claims(
-    session: orm.Session,
-    drivers: Iterable[PoolColumns],
-    at: datetime.datetime,
-    holder: str | None,
-    volumes: Collection[str],
-) -> dict[str, list[ActiveClaim]]:
-    """Return the active claims on each driver at a time, by driver name.
+@dataclass(frozen=True, slots=True)
+class ClaimsOnDrivers:
+    """All claims on some drivers, expired ones too: rows by driver name, in any order."""
 
-    The holder's own claims for these volumes are left out. If the holder is not a pod, all of its claims are left out,
-    because a new claim replaces them.
-    """
-    names = {driver.uid: driver.name for driver in drivers}
-    claims_by_driver: dict[str, list[ActiveClaim]] = {name: [] for name in names.values()}
-    if names:
-        for row in session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid.in_(list(names)))):
-            own_claim = row.holder == holder and (row.pod is None or row.volume in volumes)
-            if row.expires_at > at and not own_claim:
-                claim = ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
-                claims_by_driver[names[row.driver_uid]].append(claim)
-    return claims_by_driver
+    rows: Mapping[str, Sequence[ClaimRow]]
+
+    def active(
+        self, at: datetime.datetime, holder: str | None, volumes: Collection[str]
+    ) -> dict[str, list[ActiveClaim]]:
+        """Return the active claims on each driver at a time, by driver name.
+
+        The holder's own claims for these volumes are left out. If the holder is not a pod, all of its claims are left
+        out, because a new claim replaces them.
+        """
+        return {
+            name: [
+                ActiveClaim((storage_class, pool), size, backing_id, capacity)
+                for row_holder, volume, pod, expires_at, storage_class, pool, size, backing_id, capacity in rows
+                if expires_at > at and not (row_holder == holder and (pod is None or volume in volumes))
+            ]
+            for name, rows in self.rows.items()
+        }
+
+    def has_end(self, after: datetime.datetime, until: datetime.datetime) -> bool:
+        """Return whether a lease has ended after a time, and at another one at the latest."""
+        return any(after < row[3] <= until for rows in self.rows.values() for row in rows)
+
+    def has_expired(self, at: datetime.datetime) -> bool:
+        """Return whether there are claims that have expired."""
+        return any(row[3] <= at for rows in self.rows.values() for row in rows)
+
+
+def claims_on_drivers(session: orm.Session, drivers: Iterable[PoolColumns]) -> ClaimsOnDrivers:
+    """Return all claims on drivers."""
+    rows: dict[str, Sequence[ClaimRow]] = {}
+    for driver in drivers:
+        result: Any = session.execute(_CLAIMS_ON_DRIVER, {"uid": driver.uid})
+        # Tuples, which are compared much faster than rows.
+        rows[driver.name] = list(map(tuple, result))
+    return ClaimsOnDrivers(rows)
 
 
 def store(
@@ -186,18 +221,20 @@ def revive(session: orm.Session, claim: Claim, new_expires_at: datetime.datetime
 
 def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
     """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
-    own_claim, at = _CLAIM.holder == holder, now(session)
+    if session.execute(_HAS_CLAIMS, {"own_holder": holder}).first() is None:
+        return
+    at = now(session)
     # This statement comes first because it locks all rows at once, as release and renew do. So there are no deadlocks.
-    extended = sa.update(_CLAIM).where(own_claim, _CLAIM.expires_at > at).values(expires_at=new_expires_at)
-    session.execute(extended.execution_options(synchronize_session=False))
+    session.execute(_EXTEND_OWN, {"own_holder": holder, "at": at, "new_expires_at": new_expires_at})
+    own_claim = _CLAIM.holder == holder
     obsolete = sa.delete(_CLAIM).where(own_claim, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= at))
     session.execute(obsolete.execution_options(synchronize_session=False))
 
 
 def delete_expired(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
     """Delete the expired claims on drivers."""
-    query = sa.delete(_CLAIM).where(_CLAIM.driver_uid.in_(list(uids)), _CLAIM.expires_at <= at)
-    session.execute(query.execution_options(synchronize_session=False))
+    for uid in sorted(uids):
+        session.execute(_DELETE_EXPIRED, {"uid": uid, "at": at})
 
 
 def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
@@ -214,8 +251,12 @@ def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
 
 def claims_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[ActiveClaim]:
     """Return all active claims on a driver at a time."""
-    rows = session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid == uid, _CLAIM.expires_at > at))
-    return [ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity) for row in rows]
+    rows = session.execute(_CLAIMS_ON_DRIVER, {"uid": uid})
+    return [
+        ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
+        for row in rows
+        if row.expires_at > at
+    ]
 
 
 def claimed_bytes(session: orm.Session) -> dict[tuple[str, PoolKey], int]:

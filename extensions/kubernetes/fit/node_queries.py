@@ -12,10 +12,11 @@ from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolColumns
+from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
 from tonnage.extensions.kubernetes.cluster.nodes import Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
+from tonnage.extensions.kubernetes.fit.capacity_claims import ClaimsOnDrivers
 from tonnage.extensions.kubernetes.fit.node_decision import Decision, Placement
 from tonnage.extensions.kubernetes.fit.scoring_shape import SPREAD, ScoringShape
 from tonnage.ledger.db.database import Database
@@ -38,12 +39,14 @@ class _Basis:
     """The data that a decision was made from: the pools and the claims of each driver, and the time."""
 
     columns: Mapping[str, PoolColumns]
-    claimed: Mapping[str, Sequence[ActiveClaim]]
+    claims: ClaimsOnDrivers
     now: datetime.datetime
 
     def supports(self, later: "_Basis") -> bool:
         """Return whether a decision on the ``later`` data is the same: nothing was written, and nothing expired."""
-        if self.columns.keys() != later.columns.keys() or self.claimed != later.claimed:
+        if self.columns.keys() != later.columns.keys() or self.claims != later.claims:
+            return False
+        if self.claims.has_end(self.now, later.now):
             return False
         began, ended = pool_columns.to_microseconds(self.now), pool_columns.to_microseconds(later.now)
         return all(
@@ -87,8 +90,8 @@ class NodeQueries:
 
     def _decide_unlocked(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None) -> tuple[Decision, _Basis]:
         with self._database.reading(snapshot=True) as session:
-            basis = self._read(session, {volume.driver for volume in volumes}, volumes, holder)
-        return self._decide_on(basis, volumes, nodes), basis
+            basis = self._read(session, {volume.driver for volume in volumes})
+        return self._decide_on(basis, volumes, nodes, holder), basis
 
     def claim(
         self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
@@ -128,10 +131,10 @@ class NodeQueries:
         # All transactions lock drivers in the order of their names, so there are no deadlocks.
         names = sorted({volume.driver for volume in volumes})
         locked = [name for name in names if driver_rows.lock(session, name) is not None]
-        locked_basis = self._read(session, locked, volumes, holder)
+        locked_basis = self._read(session, locked)
         now = locked_basis.now
         if not basis.supports(locked_basis):
-            decision = self._decide_on(locked_basis, volumes, nodes)
+            decision = self._decide_on(locked_basis, volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
         scores = self.shape.scores(decision)
@@ -139,23 +142,21 @@ class NodeQueries:
         node_claim = NodeClaim(
             nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
         )
-        capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
+        if locked_basis.claims.has_expired(now):
+            capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
         requested = {volume.name for volume in volumes}
         capacity_claims.store(
             session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
         )
         return decision, node_claim
 
-    def _read(
-        self, session: orm.Session, drivers: Collection[str], volumes: Sequence[Volume], holder: str | None
-    ) -> _Basis:
+    def _read(self, session: orm.Session, drivers: Collection[str]) -> _Basis:
         now = capacity_claims.now(session)
         columns_by_driver = self._cache.read(session, drivers)
-        claimed = capacity_claims.active_claims(
-            session, columns_by_driver.values(), now, holder, {volume.name for volume in volumes}
-        )
-        return _Basis(columns_by_driver, claimed, now)
+        claims = capacity_claims.claims_on_drivers(session, columns_by_driver.values())
+        return _Basis(columns_by_driver, claims, now)
 
-    def _decide_on(self, basis: _Basis, volumes: Sequence[Volume], nodes: Nodes) -> Decision:
+    def _decide_on(self, basis: _Basis, volumes: Sequence[Volume], nodes: Nodes, holder: str | None) -> Decision:
         now = pool_columns.to_microseconds(basis.now)
-        return node_decision.decide(basis.columns, basis.claimed, now, volumes, nodes, self._accessibility)
+        claimed = basis.claims.active(basis.now, holder, {volume.name for volume in volumes})
+        return node_decision.decide(basis.columns, claimed, now, volumes, nodes, self._accessibility)
