@@ -123,8 +123,8 @@ MUTATIONS = (
     Mutation(
         "The extender decides after claims have been revived.",
         _FIT + "extender_protocol.py",
-        "        self._before_claims()\n        return self._queries.claim(",
-        "        return self._queries.claim(",
+        "        self._before_claims()\n        if self._nominations is not None:\n",
+        "        if self._nominations is not None:\n",
         (guards.EXTENDER_PROTOCOL,),
     ),
     Mutation(
@@ -231,5 +231,19 @@ MUTATIONS = (
         "        if dry_run:\n",
         "        if False:\n",
         (guards.VOLUME_ADMISSION,),
+    ),
+    Mutation(
+        "The storage of a pod for which others are evicted is claimed before other pods are judged.",
+        _FIT + "extender_protocol.py",
+        "            self._nominations.claim()\n",
+        "            pass\n",
+        (guards.PREEMPTION,),
+    ),
+    Mutation(
+        "The claim of a pod is renewed while others are evicted for it.",
+        _FIT + "claim_release.py",
+        "            return _VolumeState.NOMINATED\n",
+        "            return _VolumeState.WAITING\n",
+        (guards.PREEMPTION,),
     ),
 )

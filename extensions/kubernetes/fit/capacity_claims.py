@@ -129,10 +129,6 @@ class ClaimsOnDrivers:
             for name, rows in self.rows.items()
         }
 
-    def has_end(self, after: datetime.datetime, until: datetime.datetime) -> bool:
-        """Return whether a lease has ended after a time, and at another one at the latest."""
-        return any(after < row[3] <= until for rows in self.rows.values() for row in rows)
-
     def has_expired(self, at: datetime.datetime) -> bool:
         """Return whether there are claims that have expired."""
         return any(row[3] <= at for rows in self.rows.values() for row in rows)

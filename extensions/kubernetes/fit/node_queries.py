@@ -43,10 +43,11 @@ class _Basis:
     now: datetime.datetime
 
     def supports(self, later: "_Basis") -> bool:
-        """Return whether a decision on the ``later`` data is the same: nothing was written, and nothing expired."""
+        """Return whether a node that fits by these data fits by the ``later`` ones.
+
+        So it is if nothing was written and no pool has expired. A lease that has ended only leaves more room.
+        """
         if self.columns.keys() != later.columns.keys() or self.claims != later.claims:
-            return False
-        if self.claims.has_end(self.now, later.now):
             return False
         began, ended = pool_columns.to_microseconds(self.now), pool_columns.to_microseconds(later.now)
         return all(
