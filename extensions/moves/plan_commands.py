@@ -4,7 +4,7 @@
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, capacity
@@ -63,7 +63,7 @@ class Plan(base_commands.Lister):
 
     group = "ask"
     exit_statuses = f"Exit status: 0 if the plan reaches the goal, {FOUND} if not, 1 after an error, 2 for wrong usage."
-    options = ("tonnage.rpc.options", "tonnage.api.options")
+    options: ClassVar[Sequence[str]] = ("tonnage.rpc.options", "tonnage.api.options")
     columns = COLUMNS
 
     def __init__(self, *arguments: Any, **named_arguments: Any) -> None:
@@ -77,17 +77,22 @@ class Plan(base_commands.Lister):
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns, the moves in their order, and the volumes that stay."""
-        from tonnage.cli.rest.api_client import ApiClient
-
-        goal = goal_arguments.read(self._parser, parsed_args)
-        client = ApiClient(connection_arguments.api_url(self.conf, parsed_args.url), None, parsed_args.os_cloud)
-        plan = client.post("/move-plans", {"move_plan": goal}, "move_plan")
+        plan = self.make(parsed_args)
         self.status = 0 if plan["is_reached"] else FOUND
         count = len(plan["moves"])
         moves = f"{count} move{'' if count == 1 else 's'} of {plan['moved_gb']} GiB"
         time = f" in about {duration(seconds)}" if (seconds := plan.get("seconds")) is not None else ""
         self.empty = self._footer = f"To {plan['goal']}: {moves}{time}; {plan['outcome']}."
         return COLUMNS, [*plan["moves"], *plan["staying"]]
+
+    def make(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
+        """Return the plan as the REST API shows it."""
+        from tonnage.cli.rest.api_client import ApiClient
+
+        goal = goal_arguments.read(self._parser, parsed_args)
+        client = ApiClient(connection_arguments.api_url(self.conf, parsed_args.url), None, parsed_args.os_cloud)
+        plan: Mapping[str, Any] = client.post("/move-plans", {"move_plan": goal}, "move_plan")
+        return plan
 
     def footer(self) -> str:
         """Return the goal, the sums and the outcome in words."""

@@ -4,7 +4,7 @@
 import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, Part, capacity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _OPTIONS = ("tonnage.rpc.options", "tonnage.api.options")
 
 #: States of plans that have not ended, and the state of those that have reached their goals.
-_UNFINISHED, _FINISHED = ("running", "paused"), "finished"
+UNFINISHED, FINISHED = ("running", "paused"), "finished"
 
 #: Seconds between two looks of ``--wait`` at a plan.
 _PAUSE_SECONDS = 0.5
@@ -82,7 +82,7 @@ _STAYING_COLUMNS: Sequence[Column] = (
     Column("reason", lambda row: row["reason"], "why", width=60),
 )
 
-_APPLIED_COLUMNS: Sequence[Column] = (
+APPLIED_COLUMNS: Sequence[Column] = (
     Column("id", lambda row: row["id"], "id"),
     Column("goal", lambda row: row["goal"], "goal"),
     Column("outcome", lambda row: row["outcome"], "outcome"),
@@ -100,6 +100,21 @@ def _client(command: base_commands.Command, parsed_args: argparse.Namespace) -> 
     return ApiClient(connection_arguments.api_url(command.conf, parsed_args.url), None, parsed_args.os_cloud)
 
 
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the limits of a plan to a parser."""
+    number = argument_types.count(_LARGEST)
+    parser.add_argument("--per-backend", type=number, metavar="N", help="most moves at a time of a backend")
+    parser.add_argument("--moves", type=number, metavar="N", help="most moves at a time")
+    parser.add_argument("--in-flight", type=number, metavar="GIB", help="most GiB that are copied at a time")
+    parser.add_argument("--hours", metavar="22-06", help="hours of the day in which moves begin")
+    parser.add_argument("--failures", type=number, metavar="N", help="give the plan up when N moves have failed")
+
+
+def read_limits(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the limits that a command line names."""
+    return {name: value for option, name in _LIMITS.items() if (value := getattr(parsed_args, option)) is not None}
+
+
 class PlanApply(base_commands.ShowOne):
     """Make a plan of moves, and carry it out.
 
@@ -109,7 +124,7 @@ class PlanApply(base_commands.ShowOne):
 
     group = "change"
     options = _OPTIONS
-    columns = _APPLIED_COLUMNS
+    columns = APPLIED_COLUMNS
     can_repeat = False
     exit_statuses = (
         f"Exit status: 0 if the plan reaches the goal, or with --wait has reached it, {FOUND} if not, 1 after an "
@@ -119,28 +134,21 @@ class PlanApply(base_commands.ShowOne):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         goal_arguments.add(parser)
-        number = argument_types.count(_LARGEST)
-        parser.add_argument("--per-backend", type=number, metavar="N", help="most moves at a time of a backend")
-        parser.add_argument("--moves", type=number, metavar="N", help="most moves at a time")
-        parser.add_argument("--in-flight", type=number, metavar="GIB", help="most GiB that are copied at a time")
-        parser.add_argument("--hours", metavar="22-06", help="hours of the day in which moves begin")
-        parser.add_argument("--failures", type=number, metavar="N", help="give the plan up when N moves have failed")
+        add_limits(parser)
         parser.add_argument("--wait", action="store_true", help="wait until the plan has ended")
         connection_arguments.add(parser)
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
         """Return the plan, and its moves as a part."""
-        limits = {
-            name: value for option, name in _LIMITS.items() if (value := getattr(parsed_args, option)) is not None
-        }
         client = _client(self, parsed_args)
+        limits = read_limits(parsed_args)
         body = {**goal_arguments.read(self._parser, parsed_args), "apply": True, "limits": limits}
         plan = client.post("/move-plans", {"move_plan": body}, "move_plan")
         self.status = 0 if plan["is_reached"] else FOUND
         if plan["id"] is not None and parsed_args.wait:
             applied = _ended(client, plan["id"])
             plan |= {"state": applied["state"], "message": applied["message"]}
-            self.status = 0 if applied["state"] == _FINISHED else FOUND
+            self.status = 0 if applied["state"] == FINISHED else FOUND
         rows = [*plan["moves"], *plan["staying"]]
         return plan, [Part("plan", "Moves", plan_commands.COLUMNS, rows, "Nothing is to be moved.")]
 
@@ -149,7 +157,7 @@ def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:
     """Return a plan when it has ended."""
     while True:
         plan: Mapping[str, Any] = client.get(f"/move-plans/{plan_id}", "move_plan")
-        if plan["state"] not in _UNFINISHED:
+        if plan["state"] not in UNFINISHED:
             return plan
         time.sleep(_PAUSE_SECONDS)
 
@@ -158,54 +166,72 @@ class PlanList(base_commands.Lister):
     """List the plans that are or were carried out."""
 
     group = "ask"
-    options = _OPTIONS
+    options: ClassVar[Sequence[str]] = _OPTIONS
     columns = _PLAN_COLUMNS
     empty = "No plan was carried out."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        states = (*_UNFINISHED, "stopped", _FINISHED, "failed")
+        states = (*UNFINISHED, "stopped", FINISHED, "failed")
         parser.add_argument("--state", choices=states, help="only plans in this state")
         parser.add_argument(
             "--limit", type=argument_types.count(1000), metavar="N", default=20, help="only the last N (default: 20)"
         )
+        self.add_connection(parser)
+
+    def add_connection(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the connection."""
         connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Iterable[Any]]:
         """Return the columns and the plans."""
-        client = _client(self, parsed_args)
-        plans = client.get("/move-plans", "move_plans", state=parsed_args.state, limit=str(parsed_args.limit))
-        return _PLAN_COLUMNS, plans
+        return _PLAN_COLUMNS, self.plans(parsed_args)
+
+    def plans(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
+        """Return the plans as the REST API shows them."""
+        plans: Iterable[Any] = _client(self, parsed_args).get(
+            "/move-plans", "move_plans", state=parsed_args.state, limit=str(parsed_args.limit)
+        )
+        return plans
 
 
 class PlanShow(base_commands.ShowOne):
     """Show a plan, its progress, its moves, and the volumes that stay with the reasons."""
 
     group = "ask"
-    options = _OPTIONS
+    options: ClassVar[Sequence[str]] = _OPTIONS
     columns = _PLAN_COLUMNS
     exit_statuses = f"Exit status: 0 unless the plan has ended without its goal, {FOUND} if it has, 1 after an error."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("plan", type=argument_types.name, metavar="PLAN", help="id of the plan")
+        self.add_connection(parser)
+
+    def add_connection(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the connection."""
         connection_arguments.add(parser)
+
+    def plan(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
+        """Return the plan as the REST API shows it."""
+        plan: Mapping[str, Any] = _client(self, parsed_args).get(f"/move-plans/{_path(parsed_args.plan)}", "move_plan")
+        return plan
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
         """Return the plan, and its steps as a part."""
-        plan = _client(self, parsed_args).get(f"/move-plans/{_path(parsed_args.plan)}", "move_plan")
-        self.status = 0 if plan["state"] in (*_UNFINISHED, _FINISHED) else FOUND
+        plan = self.plan(parsed_args)
+        self.status = 0 if plan["state"] in (*UNFINISHED, FINISHED) else FOUND
         return plan, [
             Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves."),
             Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
         ]
 
 
-class _Action(base_commands.Command):
+class PlanAction(base_commands.Command):
     """An action on a plan."""
 
     group = "change"
-    options = _OPTIONS
+    options: ClassVar[Sequence[str]] = _OPTIONS
     exit_statuses = "Exit status: 0 if it is done, 1 after an error."
     action: str
     done: str
@@ -213,28 +239,36 @@ class _Action(base_commands.Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("plan", type=argument_types.name, metavar="PLAN", help="id of the plan")
+        self.add_connection(parser)
+
+    def add_connection(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the connection."""
         connection_arguments.add(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
+    def act(self, parsed_args: argparse.Namespace) -> None:
         """Send the action."""
         _client(self, parsed_args).act(f"/move-plans/{_path(parsed_args.plan)}/action", {self.action: None})
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Do the action."""
+        self.act(parsed_args)
         print(f"Plan {parsed_args.plan} {self.done}")
         return 0
 
 
-class PlanPause(_Action):
+class PlanPause(PlanAction):
     """Start no further move of a plan."""
 
     action, done = "pause", "is paused"
 
 
-class PlanResume(_Action):
+class PlanResume(PlanAction):
     """Go on with a paused plan."""
 
     action, done = "resume", "runs"
 
 
-class PlanStop(_Action):
+class PlanStop(PlanAction):
     """End a plan once its moves under way have ended."""
 
     action, done = "stop", "is stopped"

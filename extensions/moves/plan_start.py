@@ -3,12 +3,12 @@
 
 import logging
 from dataclasses import replace
+from typing import Protocol
 
 from sqlalchemy import orm
 
 from tonnage.extensions.moves.execution import plan_events
 from tonnage.extensions.moves.plan_messages import ApplyPlan
-from tonnage.extensions.moves.planner import Planner
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_details, plan_progress, plan_records
 from tonnage.extensions.moves.records.plan_limits import Limits
@@ -19,11 +19,24 @@ from tonnage.scheduler.observers.extension_events import ExtensionEvents
 LOG = logging.getLogger(__name__)
 
 
-class PlanStarter:
-    """Makes plans and records them, so that they are carried out. ``limits`` are those of the options."""
+class PlanMaker(Protocol):
+    """Makes plans."""
 
-    def __init__(self, database: Database, planner: Planner, limits: Limits, events: ExtensionEvents) -> None:
+    def plan(self, query: PlanQuery) -> MovePlan:
+        """Return a plan for a goal."""
+
+
+class PlanStarter:
+    """Makes plans and records them, so that they are carried out by the mover with this name.
+
+    ``limits`` are those of the options.
+    """
+
+    def __init__(
+        self, database: Database, planner: PlanMaker, limits: Limits, events: ExtensionEvents, mover: str = ""
+    ) -> None:
         self._database, self._planner, self._limits, self._events = database, planner, limits, events
+        self._mover = mover
 
     def preview(self, query: PlanQuery) -> MovePlan:
         """Return a plan with an estimate of its time within the limits of the options.
@@ -51,6 +64,8 @@ class PlanStarter:
             limits=limits,
             project_id=message.project_id,
             user_id=message.user_id,
+            mover=self._mover,
+            mover_options=message.query.options or None,
         )
         plan = self._timed(self._planner.plan(message.query), limits)
         if not plan.moves:

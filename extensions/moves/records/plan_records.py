@@ -251,6 +251,7 @@ def start(
         values = {"state": tables.MOVING, "message": None, "volume_state": volume_states.get(number)}
         if _set_step(session, step, tables.WAITING, started_at=models.utcnow(), **values):
             slots.take(load)
+            orm.attributes.set_committed_value(step, "volume_state", values["volume_state"])
             started.append(step)
     return started
 
