@@ -196,7 +196,7 @@ class PlanList(base_commands.Lister):
 
 
 class PlanShow(base_commands.ShowOne):
-    """Show a plan, its progress, its moves, and the volumes that stay with the reasons."""
+    """Show a plan, its moves, and the volumes that stay."""
 
     group = "ask"
     options: ClassVar[Sequence[str]] = _OPTIONS
