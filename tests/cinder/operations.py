@@ -71,7 +71,7 @@ def placed(site: Site, size: int, **fields: Any) -> str:
     """Create a volume, and return its id when it is available."""
     volume_id = site.cinder.create(size, **fields)
     [volume] = site.cinder.settled([volume_id]).values()
-    assert volume["status"] == "available"
+    assert volume["status"] == "available", site.why(volume_id)
     return volume_id
 
 

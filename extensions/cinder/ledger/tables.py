@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of the shadow beside Cinder's schedulers. No other table refers to these two."""
+"""The record of the shadow beside Cinder's schedulers, and the volumes that move to grow there.
+
+No other table refers to these.
+"""
 
 import datetime
 from typing import Any
@@ -48,3 +51,31 @@ class CinderFinding(Base):
     found_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
     ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+
+
+class CinderGrowth(Base):
+    """A volume of Cinder that moves to another pool to grow there, until that has ended.
+
+    The ``id`` is that of its claim. ``owner`` is the scheduler that takes the next steps, ``renewed_at`` the time of
+    its last sign of life, and ``changed_at`` that of the last change of ``state``. ``reservations`` are those of
+    Cinder's quota driver.
+    """
+
+    __tablename__ = "cinder_growths"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64))
+    project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+    user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+    source: orm.Mapped[str] = orm.mapped_column(exact_text(511))
+    target: orm.Mapped[str] = orm.mapped_column(exact_text(511))
+    name_id: orm.Mapped[str] = orm.mapped_column(Uuid)
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    new_size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    reservations: orm.Mapped[list[Any]] = orm.mapped_column(Json)
+    state: orm.Mapped[str] = orm.mapped_column(exact_text(16))
+    reason: orm.Mapped[str] = orm.mapped_column(FreeText())
+    owner: orm.Mapped[str] = orm.mapped_column(Uuid)
+    renewed_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    changed_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)

@@ -18,6 +18,8 @@ VOLUMES = sa.Table(
     sa.Column("volume_type_id", sa.String(36)),
     sa.Column("size", sa.Integer),
     sa.Column("status", sa.String(255)),
+    sa.Column("previous_status", sa.String(255)),
+    sa.Column("migration_status", sa.String(255)),
     sa.Column("use_quota", sa.Boolean),
     sa.Column("deleted", sa.Boolean),
 )

@@ -33,7 +33,7 @@ def counts(dialect: str, lifetime: float) -> sa.ColumnElement[bool]:
     is_absent = ~sa.exists().where(tables.BACKUPS.c.id == _row_id(), tables.BACKUPS.c.deleted == sa.false())
     moves = tables.VOLUMES.c.project_id != _R.project_id
     conditions = {
-        operations.EXTEND: _has_status(operations.EXTEND),
+        operations.EXTEND: sa.or_(_has_status(operations.EXTEND), _is_swapped()),
         # The status is set after the reservation.
         operations.RETYPE: sa.or_(young, _has_status(operations.RETYPE)),
         operations.MANAGE_VOLUME: _has_status(operations.MANAGE_VOLUME),
@@ -58,6 +58,22 @@ def _has_status(operation: Operation, *more: sa.ColumnElement[bool]) -> sa.Colum
     return (
         sa.exists()
         .where(row.id == _row_id(), row.deleted == sa.false(), row.status == status, *more)
+        .correlate(tables.RESERVATIONS)
+    )
+
+
+def _is_swapped() -> sa.ColumnElement[bool]:
+    """Return the condition that a volume that moves to grow is available for the moment in which rows are swapped."""
+    row = tables.VOLUMES.c
+    return (
+        sa.exists()
+        .where(
+            row.id == _row_id(),
+            row.deleted == sa.false(),
+            row.status == "available",
+            row.previous_status == "extending",
+            row.migration_status.is_(None),
+        )
         .correlate(tables.RESERVATIONS)
     )
 

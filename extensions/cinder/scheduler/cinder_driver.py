@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder's filter scheduler, exact by the ledger: each decision is a claim before its command is sent."""
 
+import contextlib
 import copy
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
 from cinder import exception, objects
 from cinder.scheduler import filter_scheduler
 from oslo_config import cfg
 from oslo_db import exception as db_exception
 
-from tonnage.capacity import errors
+from tonnage.capacity import errors, type_specs
 from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
-from tonnage.extensions.cinder.ledger import observed_claims
+from tonnage.extensions.cinder.ledger import growths, observed_claims
+from tonnage.extensions.cinder.ledger.growths import Growth
 from tonnage.extensions.cinder.pools import capacity_rejection
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
-from tonnage.extensions.cinder.scheduler import failed_attempts, ledger_options, placing, recorded_requests
+from tonnage.extensions.cinder.scheduler import (
+    failed_attempts,
+    growth_commands,
+    ledger_options,
+    placing,
+    recorded_requests,
+)
 from tonnage.extensions.cinder.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 from tonnage.extensions.cinder.scheduler.recorded_requests import RecordedRequest
@@ -68,6 +78,18 @@ class NoEffect(BaseException):
     """
 
 
+class MovesToGrow(BaseException):
+    """A volume that is to be extended moves to another pool for it. Cinder's manager has nothing more to do."""
+
+
+class _Extension(NamedTuple):
+    """A request to extend a volume, as cinder-api has sent it."""
+
+    volume: Any
+    new_size: int
+    reservations: Sequence[str]
+
+
 class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     """Cinder's scheduler with claims. By option it decides like Cinder's own while the ledger is away."""
 
@@ -79,6 +101,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         self._is_native = False
         self._stock_if_away = False
         self._timeout = 0.0
+        self._local = threading.local()
 
     def connect(self, ledger: CinderLedger, native: NativePlugins, *, stock_if_away: bool, timeout: float) -> None:
         """Decide by a ledger from now on. A refusal by stale figures waits for ``timeout`` seconds."""
@@ -151,6 +174,15 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         return self._choose(context, request_spec, filter_properties, choose)
 
+    @contextlib.contextmanager
+    def extending(self, volume: Any, new_size: int, reservations: Sequence[str]) -> Iterator[None]:
+        """Let the next decision of this thread, for an extend, move the volume if its type allows that."""
+        self._local.extension = _Extension(volume, new_size, reservations or ())
+        try:
+            yield
+        finally:
+            self._local.extension = None
+
     def explain(self, request: RecordedRequest, most: int | None) -> PartialExplanation:
         """Return how a request would be decided now, with at most so many pools. Nothing is placed or claimed.
 
@@ -204,6 +236,12 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                         break
             verb = _VERBS.get(operation, claim_verbs.MANAGE)
             refusal = self.host_manager.decision.refusal(_request_text(request_spec, filter_properties), target)
+            extension = getattr(self._local, "extension", None)
+            if extension is not None and verb == claim_verbs.EXTEND and _may_move_to_grow(request_spec):
+                grown = self._grow_elsewhere(context, request_spec, extension, refusal)
+                if not isinstance(grown, Refusal):
+                    return grown
+                refusal = grown
             key = _key(context, subject, verb) if subject and operation in _VERBS else None
             body = recorded_requests.body(request_spec, filter_properties, target)
             try:
@@ -301,6 +339,68 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         except (placing.Superseded, observed_claims.Repeated) as error:
             raise NoEffect(f"Request {context.request_id} for {subject} has no effect: {error}") from error
         self.ledger.pools.note_claim(row.id, booking.size_gb, booking.physical_gb)
+
+    def _grow_elsewhere(self, context: Any, request_spec: Any, extension: _Extension, refusal: Refusal) -> Any:
+        """Let a volume move to a pool that has room for its new size, or return the refusal.
+
+        Raises :class:`MovesToGrow`. Should its own pool have got room meanwhile, it is claimed there and returned.
+        """
+        own = self.host_manager.outgrown()
+        if own is None:
+            return refusal
+        volume, new_size = extension.volume, extension.new_size
+        obstacle = growth_commands.obstacle(volume)
+        if obstacle is not None:
+            return replace(refusal, request=f"{refusal.request}, which cannot move to grow: {obstacle}")
+        spec = {**dict(request_spec), "volume_properties": volume.obj_clone(), "operation": "migrate_volume"}
+        spec["volume_properties"].size = new_size
+        for is_last in self._rounds():
+            properties: dict[str, Any] = {}
+            with self.host_manager.confined_to(None):
+                candidates = self._get_weighted_candidates(context, spec, properties)
+            candidates = [candidate for candidate in candidates or () if candidate.obj.backend_id != own.backend_id]
+            if not candidates and is_last():
+                break
+            for candidate in candidates:
+                try:
+                    if self._book_growth(context, extension, own, candidate.obj, properties):
+                        raise MovesToGrow(volume.id)
+                    return own
+                except bookings.PoolsChanged as changed:
+                    self.ledger.pools.refresh(changed.pool_ids)
+        moving = self.host_manager.decision.refusal(_request_text(spec))
+        return replace(moving, outgrown=own.backend_id)
+
+    def _book_growth(
+        self, context: Any, extension: _Extension, own: Any, target: Any, properties: Mapping[str, Any]
+    ) -> bool:
+        """Claim the growth of a volume in its own pool or its new size in another; return whether it moves."""
+        volume, new_size = extension.volume, extension.new_size
+        moving = _booking(context, target, volume.id, growths.GROW, new_size, properties)
+        in_place = _booking(context, own, volume.id, claim_verbs.EXTEND, new_size - volume.size, properties, new_size)
+        in_place = replace(in_place, id=moving.id)
+        growth = Growth(
+            id=moving.id,
+            volume_id=volume.id,
+            request_id=moving.request_id,
+            project_id=volume.project_id or "",
+            user_id=context.user_id or "",
+            source=own.backend_id,
+            target=target.backend_id,
+            name_id=volume.name_id,
+            size_gb=int(volume.size),
+            new_size_gb=new_size,
+            reservations=tuple(extension.reservations),
+        )
+        try:
+            moves = self.ledger.book_growth(growth, in_place, moving, _key(context, volume.id, claim_verbs.EXTEND))
+            if not moves:
+                placing.confirm_sent(self.ledger.database, in_place)
+        except (placing.Superseded, observed_claims.Repeated) as error:
+            raise NoEffect(f"Request {context.request_id} for {volume.id} has no effect: {error}") from error
+        booked = moving if moves else in_place
+        self.ledger.pools.note_claim(booked.pool_id, booked.size_gb, booked.physical_gb)
+        return moves
 
     def _place(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
         """Place a volume in the best pool that the ledger admits, or raise ``NoValidBackend`` with the reason."""
@@ -434,6 +534,16 @@ def _booking(
         target_size_gb=target or size_gb,
         provisioning=Provisioning.THIN if thin else Provisioning.THICK,
     )
+
+
+def _may_move_to_grow(request_spec: Any) -> bool:
+    """Return whether the volume type allows a volume to move to another pool when it grows."""
+    specs = (request_spec.get("volume_type") or {}).get("extra_specs") or {}
+    try:
+        return type_specs.extends_by_migration(specs)
+    except errors.InvalidInput as error:
+        LOG.warning("The volume does not move to grow: %s", error)
+        return False
 
 
 def _request_text(request_spec: Any, filter_properties: Any = None) -> str:

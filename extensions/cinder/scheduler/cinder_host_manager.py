@@ -70,6 +70,23 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         """The decision that this thread has made last."""
         return getattr(self._local, "decision", None) or DecisionRecord()
 
+    def outgrown(self) -> Any:
+        """Return the only pool of the decision that this thread has made last, if it lacks nothing but room.
+
+        Return None otherwise.
+        """
+        refused = [refused for refused in self.decision.refused() if refused.states]
+        if len(refused) != 1 or refused[0].failure is not None or refused[0].filter != rejections.CAPACITY:
+            return None
+        [capacity] = refused
+        classes = [filter_class for filter_class in self.enabled_filters if filter_class.__name__ != capacity.filter]
+        try:
+            passed = self.filter_handler.get_filtered_objects(classes, list(capacity.states), capacity.properties)
+        except Exception as error:  # any plug-in of any project
+            LOG.warning("A filter failed for a pool without room: %s", error)
+            return None
+        return passed[0] if len(passed or ()) == 1 else None
+
     def forget_decision(self) -> None:
         """Forget the decision that this thread has made last, and the pools in it."""
         self._local.decision = None
@@ -137,6 +154,11 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
             pools = pools.confined_to(target)
         self._local.decision = DecisionRecord(len(pools), version)
         return pools
+
+    def reported_pools(self) -> dict[str, Any]:
+        """Return the pools that Cinder knows, by name."""
+        with self._lock:
+            return self._reported()
 
     def _update_backend_state_map(self, context: Any) -> None:
         """Walk through all services and backends if any of them has changed, or has reported."""

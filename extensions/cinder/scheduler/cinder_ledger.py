@@ -4,23 +4,29 @@
 import logging
 import re
 import threading
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import sqlalchemy as sa
 from oslo_config import cfg
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.decision import Undecided
+from tonnage.capacity.decision import AttemptsExceeded, Undecided
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.extensions.cinder import releases
-from tonnage.extensions.cinder.ledger import backend_problems, observed_claims, probes
+from tonnage.extensions.cinder.extension import EXTENSION
+from tonnage.extensions.cinder.ledger import backend_problems, growths, observed_claims, probes
+from tonnage.extensions.cinder.ledger.growths import Growth, Step
 from tonnage.extensions.cinder.pools.ledger_pools import LedgerPools
-from tonnage.extensions.cinder.scheduler import claim_ends
+from tonnage.extensions.cinder.scheduler import claim_ends, growing
 from tonnage.extensions.cinder.scheduler.claim_ends import VolumeRow
+from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
-from tonnage.ledger.claims import request_keys
+from tonnage.ledger.claims import bookings, request_keys
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.models import claim_verbs
 
 LOG = logging.getLogger(__name__)
 
@@ -70,7 +76,7 @@ def connect(options: cfg.ConfigOpts) -> "CinderLedger":
             "the ledger, or Cinder 29 on threads (OS_CINDER_DISABLE_EVENTLET_PATCHING=1)"
         )
     engine = database.create_engine(options.connection, name=name, max_overflow=_CONNECTIONS, pool_recycle=3600)
-    schema.require_current(engine, {}, _OPTION)  # it uses the tables of the core alone
+    schema.require_current(engine, {_SYSTEM: EXTENSION}, _OPTION)
     return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)
 
 
@@ -84,6 +90,8 @@ class CinderLedger:
         self.database = ledger
         self.pools = LedgerPools(ledger)
         self._lease, self._lag = lease, lag
+        #: This scheduler, as the owner of growths.
+        self._owner = str(uuid.uuid4())
         self._backend_ids: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -128,6 +136,51 @@ class CinderLedger:
             refusals.insert(session, [refused])
 
         self.database.run_past_duplicates(record)
+
+    def book_growth(
+        self, growth: Growth, growing_booking: bookings.Booking, moving_booking: bookings.Booking, key: request_keys.Key
+    ) -> bool:
+        """Book a growth in the volume's own pool, or else in another one; return whether the volume moves.
+
+        Raises the errors of :func:`tonnage.extensions.cinder.ledger.growths.book`.
+        """
+        return self.database.run(growths.book, growth, growing_booking, moving_booking, key, self._owner)
+
+    def growths(self) -> list[Growth]:
+        """Return the growths whose next steps this scheduler takes."""
+        with self.database.reading(patient=False) as session:
+            if not growths.exist(session):
+                return []
+        return self.database.run(growths.take_over, self._owner, growing.LEASE)
+
+    def record(self, growth: Growth, step: Step, reason: str = "") -> bool:
+        """Record a step of a growth, and return whether to take it."""
+        return self.database.run(growths.record, growth, self._owner, step, reason)
+
+    def end(self, growth: Growth) -> None:
+        """End a growth; for one that was undone ``tonnage why`` has the reason."""
+
+        def end(session: orm.Session) -> None:
+            if growth.reason:
+                size = f"{growth.new_size_gb - growth.size_gb} GiB more by a move from {growth.source}"
+                refused = refusals.RefusedRequest(
+                    request_id=growth.request_id,
+                    volume_id=growth.volume_id,
+                    project_id=growth.project_id,
+                    verb=claim_verbs.EXTEND,
+                    refusal=AttemptsExceeded(size, (growth.target,), growth.reason),
+                )
+                refusals.insert(session, [refused])
+            growths.end(session, growth)
+
+        self.database.run(end)
+
+    def probes(self, backend: str) -> tuple[int, int]:
+        """Return the numbers of the last probe of a backend and of the last one that was answered."""
+        row = models.Backend
+        with self.database.reading(patient=False) as session:
+            last, answered = session.execute(sa.select(row.last_probe, row.report_seq).where(row.name == backend)).one()
+        return int(last), int(answered)
 
     def undecided(self, row: VolumeRow, verb: str, request: Undecided) -> None:
         """Record for ``tonnage why`` a request without a decision, once for all schedulers."""

@@ -22,8 +22,10 @@ from tonnage.extensions.cinder.scheduler import (
     recorded_requests,
     reported_figures,
 )
-from tonnage.extensions.cinder.scheduler.cinder_driver import LedgerScheduler, NoEffect
+from tonnage.extensions.cinder.scheduler.cinder_driver import LedgerScheduler, MovesToGrow, NoEffect
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
+from tonnage.extensions.cinder.scheduler.growing import Growing
+from tonnage.extensions.cinder.scheduler.growth_commands import GrowthCommands
 from tonnage.extensions.cinder.scheduler.prober import Prober
 from tonnage.extensions.cinder.scheduler.row_poll import RowPoll
 from tonnage.extensions.cinder.scheduler.volume_rows import VolumeRows
@@ -44,6 +46,9 @@ _PROBE_TURN = 1.0
 #: Seconds between two looks at the ledger for reports, and for claims of other schedulers.
 _POOLS_TURN = 1.0
 
+#: Seconds between two looks at the volumes that move to grow.
+_GROWTH_TURN = 1.0
+
 #: Seconds between two attempts to connect to the ledger on eventlet.
 _CONNECT_TURN = 5.0
 
@@ -58,6 +63,7 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._ledger: CinderLedger | None = None
         self._prober: Prober | None = None
+        self._growing: Worker | None = None
         #: The last report of each backend that answered a probe.
         self._probed: dict[str, Mapping[str, Any]] = {}
         explain = RpcHandler(cinder_explanations.EXPLAIN, self._explain)
@@ -84,9 +90,12 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         problems = _worker(
             "tonnage-problems", lambda: ledger.record_problems(backend_states.problems()), _PROBLEMS_TURN
         )
+        commands = GrowthCommands(self.driver.host_manager.reported_pools, CONF.tonnage.growth_silence)
+        growing = Growing(ledger, commands, self._prober.request)
+        self._growing = _worker("tonnage-growths", growing.turn, _GROWTH_TURN)
         poll.turn()
         pools.turn()
-        for worker in (poll, pools, probe, problems):
+        for worker in (poll, pools, probe, problems, self._growing):
             worker.start()
         super().init_host(*args, **kwargs)
 
@@ -118,9 +127,15 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         except errors.TonnageError as error:
             LOG.warning("The report of %s could not be applied: %s", cluster_name or host, error)
 
-    def extend_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
-        with _quietly():
-            super().extend_volume(context, *args, **kwargs)
+    def extend_volume(
+        self, context: Any, volume: Any, new_size: int, reservations: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        try:
+            with _quietly(), self.driver.extending(volume, int(new_size), reservations):
+                super().extend_volume(context, volume, new_size, reservations, *args, **kwargs)
+        except MovesToGrow:
+            if self._growing is not None:
+                self._growing.wake()
 
     def migrate_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
         with _quietly():

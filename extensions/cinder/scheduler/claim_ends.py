@@ -9,6 +9,7 @@ while its row lives.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from tonnage.extensions.cinder.ledger.growths import GROW
 from tonnage.extensions.cinder.ledger.observed_claims import GROUP, SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 from tonnage.ledger.models import claim_verbs
 
@@ -66,7 +67,8 @@ def judge(
     A claim that was not sent is given up after ``lease`` seconds if its row has no host. The claim of a snapshot ends
     when the snapshot is not in hand any more; it counts for no volume. A claim of no capacity shows that a retype was
     decided, and ends with it. The claim of a group ends when its volumes have hosts, because they get their own claims
-    then; without any volume it is given up after ``lease`` seconds.
+    then; without any volume it is given up after ``lease`` seconds. The claim of a volume that moves to grow counts for
+    its copy too, and ends with the record of the growth.
     """
     by_id = {row.id: row for row in rows}
     claims_by_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
@@ -91,11 +93,18 @@ def judge(
         for row in by_id.values()
         if row.migration_status.startswith(_TARGET)
     }
+    growing = {(claim.volume_id, claim.pool) for claim in claims if claim.verb == GROW}
+    copies = {
+        row.id
+        for row in by_id.values()
+        if row.migration_status.startswith(_TARGET)
+        and (row.migration_status.removeprefix(_TARGET), row.pool) in growing
+    }
     for volume_id, volume_claims in claims_by_volume.items():
         row = by_id.get(volume_id)
         if row is None:
             settlement.ends.extend(SeenEnd(claim.id, claim.sent, kept=False, deleted=True) for claim in volume_claims)
-        else:
+        elif volume_id not in copies:
             _judge_volume(settlement, row, volume_claims, targets, lease)
     return settlement
 
@@ -141,6 +150,8 @@ def _judge_volume(
 
 def _is_kept(claim: OpenClaim, row: VolumeRow, moving: bool, at_rest: bool) -> bool | None:
     """Return whether a volume has the capacity of a claim, None while that is not known."""
+    if claim.verb == GROW:
+        return None
     if claim.verb == claim_verbs.MIGRATE and not claim.ended and moving:
         return None
     if row.pool != claim.pool or claim.size_gb == 0:

@@ -85,6 +85,14 @@ OPTIONS = [
         "'tonnage why': its request is lost, or no scheduler reads the bus fast enough.",
     ),
     cfg.IntOpt(
+        "growth_silence",
+        default=60,
+        min=5,
+        max=3600,
+        help="Seconds without a sign of life of a cinder-volume that moves a volume to grow, after which it may be "
+        "dead. It is taken for dead if its heartbeats show that it has restarted.",
+    ),
+    cfg.IntOpt(
         "figures_lag",
         default=0,
         min=0,

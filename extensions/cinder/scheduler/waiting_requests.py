@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from tonnage.capacity.decision import Undecided
+from tonnage.extensions.cinder.ledger.growths import GROW
 from tonnage.extensions.cinder.ledger.observed_claims import OpenClaim
 from tonnage.extensions.cinder.scheduler.claim_ends import MOVING, VolumeRow
 from tonnage.ledger.models import claim_verbs
@@ -33,13 +34,15 @@ class WaitingRequests:
     def overdue(self, claims: Sequence[OpenClaim], rows: Iterable[VolumeRow]) -> list[tuple[VolumeRow, str, Undecided]]:
         """Return the requests that have waited too long since the last polls, once each, with their operations.
 
-        A claim whose command was not sent decides nothing.
+        A claim whose command was not sent decides nothing. A volume that moves to grow waits for no decision.
         """
         now = self._clock()
         claimed = {(claim.volume_id, claim.verb) for claim in claims if claim.sent and not claim.ended}
+        growing = {claim.volume_id for claim in claims if claim.verb == GROW}
         waiting = {
             (row.id, operation): row
             for row in rows
+            if row.id not in growing
             for operation, (verb, waits) in _WAITS.items()
             if waits(row) and (row.id, verb) not in claimed
         }

@@ -3,8 +3,11 @@
 
 ``control.json`` in its folder holds orders for the tests: ``look_seconds`` is the time between its look at the files
 and its report, ``looks`` the number of the last look that may end, ``create_seconds`` the time of each creation,
-``fail`` lets creations fail, and ``stats`` has fields for the report of each pool instead of the true ones. The file
-``looks`` beside it gets a line with each look, and ``held`` has the number of the look that waits.
+``fail`` lets creations fail, and ``stats`` has fields for the report of each pool instead of the true ones.
+``connect_seconds`` is the time of each connection to a volume that a host copies, ``extend_seconds`` that of each
+extension, and ``move_seconds`` that of each move by the driver. ``by_host`` lets a host copy volumes that move, and
+``fail_connect``, ``fail_extend`` and ``fail_move`` let these operations fail. The file ``looks`` beside it gets a line
+with each look, and ``held`` has the number of the look that waits.
 """
 
 import json
@@ -116,6 +119,12 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
 
     def extend_volume(self, volume: Any, new_size: int) -> None:
         """Enlarge the file."""
+        time.sleep(self._ordered("extend_seconds", 0))
+        if self._ordered("fail_extend", False):
+            raise exception.VolumeBackendAPIException(data="ordered to fail")
+        self._enlarge(volume, new_size)
+
+    def _enlarge(self, volume: Any, new_size: int) -> None:
         with self._path(volume).open("r+b") as file:
             file.truncate(new_size * _GIB)
 
@@ -126,7 +135,7 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         path, size = str(self._path(volume)), volume["size"]
         block = self.configuration.volume_dd_blocksize
         image_utils.fetch_to_raw(context, image_service, image_id, path, block, size=size, run_as_root=False)
-        self.extend_volume(volume, size)
+        self._enlarge(volume, size)
 
     def manage_existing_get_size(self, volume: Any, existing_ref: Any) -> int:
         """Return the size of a file in GiB."""
@@ -142,8 +151,11 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         """Rename the file if the other pool belongs to a backend beside this one."""
         backend, _, pool = host["host"].partition("@")[2].partition("#")
         target = self._folder.parent / backend / pool
-        if not target.is_dir():
+        if not target.is_dir() or self._ordered("by_host", False):
             return False, None
+        time.sleep(self._ordered("move_seconds", 0))
+        if self._ordered("fail_move", False):
+            raise exception.VolumeBackendAPIException(data="ordered to fail")
         self._path(volume).rename(target / volume["name_id"])
         return True, {}
 
@@ -185,8 +197,11 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
 
     def initialize_connection(self, volume: Any, _connector: Any) -> dict[str, Any]:
         """Return the path of the file, which is on this machine."""
+        time.sleep(self._ordered("connect_seconds", 0))
+        if self._ordered("fail_connect", False):
+            raise exception.VolumeBackendAPIException(data="ordered to fail")
         return {"driver_volume_type": "local", "data": {"device_path": str(self._path(volume))}}
 
     def terminate_connection(self, volume: Any, _connector: Any, **_options: Any) -> None:
         """Let the file have the size of the volume: one that writes a backup to it may have left less."""
-        self.extend_volume(volume, volume["size"])
+        self._enlarge(volume, volume["size"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the shadow: decisions and findings with texts of another system."""
+"""The rows of the shadow, decisions and findings with texts of another system, and those of growths."""
 
 import datetime
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from oslo_db import exception as db_exc
 
 from tests.unit.ledger.records import Records, new_id
-from tonnage.extensions.cinder.ledger.tables import CinderDecision, CinderFinding
+from tonnage.extensions.cinder.ledger.tables import CinderDecision, CinderFinding, CinderGrowth
 
 NOON = datetime.datetime.fromisoformat("2026-01-02T12:00:00")
 
@@ -66,3 +66,21 @@ def test_a_finding_is_open_until_it_has_ended(records: Records) -> None:
     columns = "subject, numbers, volumes"
     open_findings = records.rows(f"SELECT {columns} FROM cinder_findings WHERE ended_at IS NULL")
     assert open_findings == [("h@a", '{"age":200.5}', '["v"]')]
+
+
+def test_a_volume_may_grow_again_while_the_record_of_its_growth_is_there(records: Records) -> None:
+    times = {"renewed_at": NOON, "changed_at": NOON}
+    names = {"request_id": "r", "project_id": "p", "user_id": "u", "source": "h@a#p", "target": "h@b#p"}
+    usual = {
+        "name_id": "n",
+        "size_gb": 1,
+        "new_size_gb": 2,
+        "state": "moving",
+        "reason": "",
+        "owner": new_id(),
+        **times,
+    }
+    volume_id = new_id()
+    for _ in range(2):
+        records.add(CinderGrowth(id=new_id(), volume_id=volume_id, reservations=["a", "b"], **names, **usual))
+    assert records.rows("SELECT DISTINCT reservations FROM cinder_growths") == [('["a","b"]',)]

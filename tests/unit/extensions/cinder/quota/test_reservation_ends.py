@@ -42,6 +42,18 @@ def test_a_reservation_ends_with_the_operation_of_its_row(
     assert reserved(rows) == 0
 
 
+def test_an_extension_counts_while_rows_are_swapped_for_it(rows: QuotaRows) -> None:
+    """cinder-volume lets a volume that it has copied be available for a moment."""
+    row_id = rows.put(tables.VOLUMES, status="available", previous_status="extending")
+    rows.reserve((GIGABYTES, 2, 10), booking=Booking(operations.EXTEND, row_id))
+    rows.age(100_000)
+    assert reserved(rows) == 2
+    rows.change(tables.VOLUMES, row_id, migration_status="success")
+    assert reserved(rows) == 0
+    rows.change(tables.VOLUMES, row_id, migration_status=None, previous_status="available")
+    assert reserved(rows) == 0
+
+
 def test_a_retype_counts_before_its_row_shows_it(rows: QuotaRows) -> None:
     row_id = rows.put(tables.VOLUMES)
     rows.reserve((GIGABYTES, 2, 10), booking=Booking(operations.RETYPE, row_id))

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.unit.extensions.cinder.ledger.test_growths import Request
 from tests.unit.extensions.cinder.scheduler.cinder_model import Row
 from tests.unit.ledger.observed import BACKEND, POOL, Ledger
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.extensions.cinder.ledger import observed_claims
+from tonnage.extensions.cinder.ledger.growths import Step
 from tonnage.extensions.cinder.ledger.probes import Probe
 from tonnage.extensions.cinder.scheduler import cinder_ledger
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
@@ -22,8 +24,8 @@ from tonnage.extensions.cinder.scheduler.prober import Prober
 from tonnage.extensions.cinder.scheduler.row_poll import RowPoll
 from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_decisions
-from tonnage.ledger.catalog.refusals import RefusedRequest
+from tonnage.ledger.catalog import refusals, volume_decisions
+from tonnage.ledger.catalog.refusals import RefusalFilter, RefusedRequest
 from tonnage.ledger.inventory import capacity_figures
 from tonnage.ledger.locks import heartbeats
 
@@ -295,3 +297,43 @@ def test_a_ledger_on_postgresql_is_refused_on_eventlet(monkeypatch: pytest.Monke
     options: Any = SimpleNamespace(connection=url, claim_lease=60.0, figures_lag=0)
     with pytest.raises(errors.ConfigurationError, match="names PostgreSQL, which would stop a scheduler"):
         cinder_ledger.connect(options)
+
+
+def test_a_growth_goes_on_with_its_owner_until_it_ends(ledger: Ledger, cinder: CinderLedger) -> None:
+    ledger.probe_and_report(pools=(POOL, f"{BACKEND}#b"))
+    ledger.send(8)
+    request = Request(ledger)
+    assert cinder.growths() == []
+    assert cinder.book_growth(request.growth, request.growing, request.moving, request.key)
+    other = CinderLedger(ledger.database, lease=60, lag=0)
+    assert other.growths() == []
+    [growth] = cinder.growths()
+    assert not other.record(growth, Step.UNDOING)
+    assert cinder.record(growth, Step.UNDOING, "it was full")
+    [growth] = cinder.growths()
+    cinder.end(growth)
+    assert cinder.growths() == []
+    with ledger.database.reading() as session:
+        [refusal] = refusals.load(session, RefusalFilter(volume_id=growth.volume_id))
+    failed = f"it has failed in {BACKEND}#b, in the last one with it was full; no more pools are tried"
+    assert refusal.message == f"No pool for 3 GiB more by a move from {POOL}: {failed}"
+
+
+def test_a_growth_that_ended_well_is_no_refusal(ledger: Ledger, cinder: CinderLedger) -> None:
+    ledger.probe_and_report(pools=(POOL, f"{BACKEND}#b"))
+    ledger.send(8)
+    request = Request(ledger)
+    cinder.book_growth(request.growth, request.growing, request.moving, request.key)
+    cinder.end(request.growth)
+    with ledger.database.reading() as session:
+        assert refusals.load(session, RefusalFilter()) == []
+
+
+def test_probes_of_a_backend_are_counted(ledger: Ledger, cinder: CinderLedger) -> None:
+    last, answered = cinder.probes(BACKEND)
+    assert last == answered
+    probe = ledger.probe()
+    assert probe is not None
+    assert cinder.probes(BACKEND) == (last + 1, last)
+    ledger.report(probe.number)
+    assert cinder.probes(BACKEND) == (last + 1, last + 1)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ends of claims by the rows of Cinder's volumes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from tonnage.extensions.cinder.ledger.growths import GROW
 from tonnage.extensions.cinder.ledger.observed_claims import GROUP, SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 from tonnage.extensions.cinder.scheduler import claim_ends
 
@@ -88,6 +89,39 @@ def test_the_row_of_a_migration_target_counts_instead_of_the_claim() -> None:
     found = claim_ends.judge(mine, [Row(migration_status="migrating"), target], LEASE)
     assert found.ends == [SeenEnd("migrate", True, kept=False)]
     assert found.unclaimed == [SeenVolume(volume_id="t", pool=B, size_gb=3, ended=False)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(status="extending"),
+        Row(status="extending", migration_status="migrating"),
+        Row(pool=B, migration_status=""),  # for a moment, while rows are swapped
+        Row(pool=B, status="extending", migration_status="success"),
+        Row(pool=B, size_gb=5, migration_status="success"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sent", [True, False])
+def test_the_claim_of_a_volume_that_moves_to_grow_is_not_ended_by_its_row(row: Row, sent: bool) -> None:
+    growing = claim(GROW, pool=B, size_gb=5, target_size_gb=5, sent=sent, age=LEASE)
+    found = claim_ends.judge([growing], [row], LEASE)
+    assert found.ends == []
+    assert [each.pool for each in found.unclaimed] == ([A] if row.pool == A else [])
+
+
+def test_the_claim_of_a_volume_that_moves_to_grow_counts_for_its_copy() -> None:
+    mine = [claim(ended=True), claim(GROW, pool=B, size_gb=5, target_size_gb=5)]
+    copy = Row(id="t", pool=B, status="creating", migration_status="target:v")
+    row = Row(status="extending", migration_status="migrating")
+    assert claim_ends.judge(mine, [row, copy], LEASE) == ([], [])
+    assert [each.volume_id for each in claim_ends.judge(mine[:1], [row, copy], LEASE).unclaimed] == ["t"]
+    elsewhere = replace(copy, pool="real@b3#c")
+    assert [each.volume_id for each in claim_ends.judge(mine, [row, elsewhere], LEASE).unclaimed] == ["t"]
+
+
+def test_a_volume_that_is_deleted_while_it_moves_to_grow_ends_its_claims() -> None:
+    assert ends([claim(GROW, pool=B)]) == [(GROW, False, True)]
 
 
 def test_a_retype_holds_both_pools() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from tests.unit.extensions.cinder.scheduler.cinder_model import Row
 from tests.unit.extensions.cinder.scheduler.test_claim_ends import A, claim
+from tonnage.extensions.cinder.ledger.growths import GROW
 from tonnage.extensions.cinder.ledger.observed_claims import OpenClaim
 from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
 
@@ -30,6 +31,11 @@ def test_a_request_waits_until_a_claim_decides_it(kind: str) -> None:
     assert overdue(row, claim(ended=True)) == [kind]
     assert overdue(row, claim(verb, sent=False)) == [kind]
     assert overdue(row, claim(verb)) == []
+
+
+@pytest.mark.parametrize("migration_status", ["", "starting"])
+def test_a_volume_that_moves_to_grow_waits_for_no_decision(migration_status: str) -> None:
+    assert overdue(Row("v", 3, A, "extending", migration_status), claim(GROW, sent=False)) == []
 
 
 def test_a_retype_is_decided_while_its_volume_moves() -> None:
