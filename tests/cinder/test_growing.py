@@ -4,6 +4,7 @@
 import os
 import signal
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,9 +190,21 @@ def test_a_volume_that_cannot_move_is_refused_with_the_reason(scene: Scene) -> N
     wait_for(lambda: scene.cinder.request("GET", path)["snapshot"]["status"] == "available", "the snapshot is made")
     scene.extend()
     wait_for(lambda: scene.row()["status"] == "available", "the volume is available")
-    assert "which cannot move to grow: it has snapshots: 1 pool; CapacityFilter refused 1" in scene.reason()
+    assert "cannot move to grow: it has snapshots: 1 pool; CapacityFilter refused 1, nearest real@b1" in scene.reason()
     scene.cinder.request("DELETE", path)
     wait_for(lambda: not scene.cinder.request("GET", "/snapshots")["snapshots"], "the snapshot is gone")
+    scene.ends(FIRST, SIZE)
+
+
+def test_an_attached_volume_is_refused_with_the_reason(scene: Scene) -> None:
+    """Cinder copies it by Nova alone."""
+    server = {"instance_uuid": str(uuid.uuid4()), "mountpoint": "/dev/vdb"}
+    action(scene.cinder, scene.volume_id, "os-attach", server)
+    wait_for(lambda: scene.row()["status"] == "in-use", "the volume is attached")
+    scene.extend()
+    wait_for(lambda: scene.row()["status"] == "in-use", "the volume is in use again")
+    assert "cannot move to grow: it is attached, and Cinder would need Nova to copy it: 1 pool" in scene.reason()
+    action(scene.cinder, scene.volume_id, "os-detach", {})
     scene.ends(FIRST, SIZE)
 
 

@@ -70,7 +70,7 @@ TESTED_WITH_CINDER = {
         "scheduler/cinder_driver",
         "scheduler/cinder_host_manager",
         "scheduler/cinder_manager",
-        "scheduler/growth_commands",
+        "growth/growth_commands",
         "scheduler/recorded_requests",
         "scheduler/volume_rows",
     )

@@ -25,6 +25,9 @@ from tonnage.ledger.models import claim_verbs
 #: The verb of the claim of a volume that moves to grow, of its new size. The record of the growth ends it.
 GROW = "grow"
 
+#: Seconds without a sign of life of its owner after which another scheduler takes a growth over.
+LEASE = 15.0
+
 
 class Step(enum.StrEnum):
     """The last step that was recorded for a growth; ``UNDOING`` is followed by the end."""

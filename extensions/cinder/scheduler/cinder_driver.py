@@ -19,13 +19,13 @@ from oslo_db import exception as db_exception
 from tonnage.capacity import errors, type_specs
 from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
+from tonnage.extensions.cinder.growth import growth_commands
 from tonnage.extensions.cinder.ledger import growths, observed_claims
 from tonnage.extensions.cinder.ledger.growths import Growth
 from tonnage.extensions.cinder.pools import capacity_rejection
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
 from tonnage.extensions.cinder.scheduler import (
     failed_attempts,
-    growth_commands,
     ledger_options,
     placing,
     recorded_requests,

@@ -19,7 +19,7 @@ from tonnage.extensions.cinder.extension import EXTENSION
 from tonnage.extensions.cinder.ledger import backend_problems, growths, observed_claims, probes
 from tonnage.extensions.cinder.ledger.growths import Growth, Step
 from tonnage.extensions.cinder.pools.ledger_pools import LedgerPools
-from tonnage.extensions.cinder.scheduler import claim_ends, growing
+from tonnage.extensions.cinder.scheduler import claim_ends
 from tonnage.extensions.cinder.scheduler.claim_ends import VolumeRow
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
@@ -138,20 +138,20 @@ class CinderLedger:
         self.database.run_past_duplicates(record)
 
     def book_growth(
-        self, growth: Growth, growing_booking: bookings.Booking, moving_booking: bookings.Booking, key: request_keys.Key
+        self, growth: Growth, in_place: bookings.Booking, moving: bookings.Booking, key: request_keys.Key
     ) -> bool:
         """Book a growth in the volume's own pool, or else in another one; return whether the volume moves.
 
         Raises the errors of :func:`tonnage.extensions.cinder.ledger.growths.book`.
         """
-        return self.database.run(growths.book, growth, growing_booking, moving_booking, key, self._owner)
+        return self.database.run(growths.book, growth, in_place, moving, key, self._owner)
 
     def growths(self) -> list[Growth]:
         """Return the growths whose next steps this scheduler takes."""
         with self.database.reading(patient=False) as session:
             if not growths.exist(session):
                 return []
-        return self.database.run(growths.take_over, self._owner, growing.LEASE)
+        return self.database.run(growths.take_over, self._owner, growths.LEASE)
 
     def record(self, growth: Growth, step: Step, reason: str = "") -> bool:
         """Record a step of a growth, and return whether to take it."""

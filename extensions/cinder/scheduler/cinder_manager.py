@@ -13,6 +13,8 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.extensions.cinder import releases
+from tonnage.extensions.cinder.growth.growth_commands import GrowthCommands
+from tonnage.extensions.cinder.growth.growth_steps import Growing
 from tonnage.extensions.cinder.ledger.probes import Probe
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
 from tonnage.extensions.cinder.scheduler import (
@@ -24,8 +26,6 @@ from tonnage.extensions.cinder.scheduler import (
 )
 from tonnage.extensions.cinder.scheduler.cinder_driver import LedgerScheduler, MovesToGrow, NoEffect
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
-from tonnage.extensions.cinder.scheduler.growing import Growing
-from tonnage.extensions.cinder.scheduler.growth_commands import GrowthCommands
 from tonnage.extensions.cinder.scheduler.prober import Prober
 from tonnage.extensions.cinder.scheduler.row_poll import RowPoll
 from tonnage.extensions.cinder.scheduler.volume_rows import VolumeRows

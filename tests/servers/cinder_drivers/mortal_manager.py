@@ -14,13 +14,15 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tonnage.extensions.cinder.scheduler import cinder_manager, growing
+from tonnage.extensions.cinder.growth import growth_steps
+from tonnage.extensions.cinder.growth.growth_commands import GrowthCommands
+from tonnage.extensions.cinder.ledger import growths
+from tonnage.extensions.cinder.scheduler import cinder_manager
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
-from tonnage.extensions.cinder.scheduler.growth_commands import GrowthCommands
 
 #: Seconds without a sign of life after which another scheduler takes a growth over.
-growing.LEASE = 4.0
-growing._GRACE = 3.0
+growths.LEASE = 4.0
+growth_steps._GRACE = 3.0
 
 _STEPS = {
     CinderLedger: ("book_growth", "record", "end"),

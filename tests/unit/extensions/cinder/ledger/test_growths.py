@@ -15,6 +15,7 @@ from tonnage.extensions.cinder.ledger.observed_claims import SeenEnd
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.models import claim_verbs
+from tonnage.ledger.repair import consistency_check
 
 OTHER = f"{BACKEND}#b"
 FIRST, SECOND = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
@@ -150,6 +151,7 @@ def test_a_move_begins_with_a_claim_that_is_sent(ledger: Ledger) -> None:
     request.book()
     assert request.record(Step.MOVING)
     assert claims(ledger) == [(GROW, OTHER, 5, True)]
+    assert [str(finding) for finding in consistency_check.check(ledger.database).drift] == []
     given_up = Request(ledger)
     given_up.book()
     ledger.settle(SeenEnd(given_up.growth.id, False, kept=False, deleted=True))
@@ -162,4 +164,5 @@ def test_after_its_end_the_claim_is_that_of_a_migration(ledger: Ledger) -> None:
     request.record(Step.MOVING)
     ledger.database.run(growths.end, request.growth)
     assert claims(ledger) == [(claim_verbs.MIGRATE, OTHER, 5, True)]
+    assert [str(finding) for finding in consistency_check.check(ledger.database).drift] == []
     assert not request.exists()

@@ -28,13 +28,10 @@ from typing import NamedTuple, Protocol
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.extensions.cinder.ledger import growths
 from tonnage.extensions.cinder.ledger.growths import Growth, Step
-from tonnage.extensions.cinder.scheduler.claim_ends import MOVING
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds without a sign of life of its scheduler after which another one takes a growth over.
-LEASE = 15.0
 
 #: Seconds for which rows may contradict a step: between two writes of cinder-volume, or after the end of its call.
 _GRACE = 10.0
@@ -49,6 +46,9 @@ _BEAT_PART, _BEAT_LATE = 1.1, 0.5
 _UNWATCHED = 600.0
 
 EXTENDING = "extending"
+
+#: Values of ``migration_status`` of a volume that cinder-volume moves.
+_COPYING = ("migrating", "completing")
 
 
 class Volume(NamedTuple):
@@ -171,12 +171,12 @@ class Growing:
 
     def turn(self) -> None:
         """Take the next steps. Those of a growth that fails are taken at the next turn."""
-        growths = self._ledger.growths()
+        present = self._ledger.growths()
         self._watches = {
             (growth.id, growth.step): self._watches.get((growth.id, growth.step), _Watch(self._clock()))
-            for growth in growths
+            for growth in present
         }
-        for growth in growths:
+        for growth in present:
             try:
                 self._advance(growth)
             except errors.Unavailable:
@@ -222,7 +222,7 @@ class Growing:
         elif volume.migration_status == "starting":
             if self._is_undelivered(growth):
                 self._give_up(growth, "the command to migrate it was lost")
-        elif volume.migration_status in MOVING:
+        elif volume.migration_status in _COPYING:
             self._look_after(growth, volume)
         elif volume.migration_status == "error":
             self._give_up(growth, f"it could not be copied to {growth.target}")
@@ -320,7 +320,7 @@ class Growing:
         if volume.status == EXTENDING and volume.size_gb < growth.new_size_gb and volume.pool == growth.target:
             self._look(watch, backend_of(growth.target))
             if not watch.called:
-                is_lost = growth.age >= LEASE + _GRACE and watch.is_up
+                is_lost = growth.age >= growths.LEASE + _GRACE and watch.is_up
             elif watch.outcome:
                 is_lost = self._is_odd(growth)
             else:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.extensions.cinder.growth import growth_steps
+from tonnage.extensions.cinder.growth.growth_steps import Beats, Copy, Ended, Growing, Volume
 from tonnage.extensions.cinder.ledger.growths import Growth, Step
-from tonnage.extensions.cinder.scheduler import growing
-from tonnage.extensions.cinder.scheduler.growing import Beats, Copy, Ended, Growing, Volume
 
 SOURCE, TARGET = "real@b1#a", "real@b2#a"
 GROWTH = Growth(
@@ -485,7 +485,7 @@ def test_a_ledger_that_is_away_is_the_worker_s_matter(clock: Clock) -> None:
 
 def test_a_move_that_nobody_watches_is_named_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     model, _ = moving(clock)
-    machine = play(model, scheduler(model), int(growing._UNWATCHED / 2) + 10, works=False)
+    machine = play(model, scheduler(model), int(growth_steps._UNWATCHED / 2) + 10, works=False)
     play(model, machine, 10, works=False)
     named = [record for record in caplog.records if "set the status of the volume to 'available'" in record.message]
     assert len(named) == 1

@@ -18,8 +18,8 @@ from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 
 from tonnage.extensions.cinder import releases
+from tonnage.extensions.cinder.growth.growth_steps import EXTENDING, Beats, Copy, Ended, Volume
 from tonnage.extensions.cinder.ledger.growths import Growth
-from tonnage.extensions.cinder.scheduler.growing import EXTENDING, Beats, Copy, Ended, Volume
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _NOT_MOVING = sa.or_(_VOLUME.migration_status.is_(None), _VOLUME.migration_statu
 
 
 class GrowthCommands:
-    """Cinder, for :class:`~tonnage.extensions.cinder.scheduler.growing.Growing`.
+    """Cinder, for :class:`~tonnage.extensions.cinder.growth.growth_steps.Growing`.
 
     ``pools`` returns the pools that Cinder's schedulers know, by name. A called cinder-volume is silent after
     ``silence`` seconds without a sign of life.
