@@ -13,6 +13,9 @@ from tonnage.cli import output
 if TYPE_CHECKING:
     from tonnage.extensions.relocation.cinder_client import CinderClient
 
+#: Seconds that Cinder and Keystone have for an answer, unless clouds.yaml has ``api_timeout``.
+_TIMEOUT = 120.0
+
 #: The service type of Cinder, for which catalogs may have the older ``volumev3``.
 _SERVICE = "block-storage"
 
@@ -50,6 +53,8 @@ def connect(cloud: str | None) -> "tuple[CinderClient, str, str]":
     try:
         region = config.OpenStackConfig().get_one(cloud=cloud)
         session = region.get_session()
+        if session.timeout is None:
+            session.timeout = _TIMEOUT
         url = region.get_endpoint(_SERVICE) or session.get_endpoint(
             service_type=_SERVICE,
             interface=region.get_interface(_SERVICE) or "public",

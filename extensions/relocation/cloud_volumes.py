@@ -2,7 +2,7 @@
 """The volumes of a cloud as a plan needs them: the request that their move makes, or why they cannot be moved."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,15 +72,16 @@ class CloudVolumes:
         self.load([pool])
         return list((self._by_pool or {}).get(pool, ()))
 
-    def read(self, ids: Sequence[str]) -> dict[str, PlacedVolume]:
-        """Return volumes by their ids as they are now, without those that are in no pool."""
-        placed = {}
-        for volume_id in ids:
-            volume = self._client.volume(volume_id)
-            if volume is not None and volume.pool is not None:
-                has_snapshots = bool(self._client.volumes_with_snapshots(volume_id=volume_id))
-                placed[volume_id] = self._placed(volume, volume.pool, has_snapshots)
-        return placed
+    def read(self, ids: Sequence[str]) -> Mapping[str, PlacedVolume]:
+        """Return volumes by their ids, without those that are in no pool. Each is read when it is looked up."""
+        return _ReadVolumes(ids, self._read)
+
+    def _read(self, volume_id: str) -> PlacedVolume | None:
+        volume = self._client.volume(volume_id)
+        if volume is None or volume.pool is None:
+            return None
+        has_snapshots = bool(self._client.volumes_with_snapshots(volume_id=volume_id))
+        return self._placed(volume, volume.pool, has_snapshots)
 
     def lookup(self, items: Sequence[Single]) -> Lookup:
         """Return the volume types, by their names and ids."""
@@ -157,6 +158,29 @@ class CloudVolumes:
         index = self._table.index(pool)
         request = replace(spec.request, attempted=frozenset(), pool=pool, size_gb=0)
         return index is not None and bool(self._rules.without_room.filters.candidates(self._table, request)[index])
+
+
+class _ReadVolumes(Mapping[str, PlacedVolume]):
+    """Volumes by their ids, each read when it is looked up: of many steps that wait only a few begin."""
+
+    def __init__(self, ids: Sequence[str], read: Callable[[str], PlacedVolume | None]) -> None:
+        self._ids, self._read = dict.fromkeys(ids), read
+        self._placed: dict[str, PlacedVolume | None] = {}
+
+    def __getitem__(self, volume_id: str) -> PlacedVolume:
+        if volume_id not in self._ids:
+            raise KeyError(volume_id)
+        if volume_id not in self._placed:
+            self._placed[volume_id] = self._read(volume_id)
+        if (volume := self._placed[volume_id]) is None:
+            raise KeyError(volume_id)
+        return volume
+
+    def __iter__(self) -> Iterator[str]:
+        return (volume_id for volume_id in self._ids if volume_id in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def sums(volumes: Iterable[Volume]) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.moves import options as move_options
 from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
 from tonnage.extensions.moves.plan_start import PlanStarter
-from tonnage.extensions.moves.records import plan_records
+from tonnage.extensions.moves.records import plan_records, plan_retention
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.relocation import plan_choices, relocation_options
 from tonnage.extensions.relocation.cinder_client import CinderClient
@@ -27,6 +27,9 @@ from tonnage.scheduler.observers.extension_events import ExtensionEvents
 from tonnage.scheduler.requests.pool_selection import Rules
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds between two deletions of plans that ended long ago.
+_PURGE_SECONDS = 60.0
 
 #: Most seconds between two looks while Cinder, Keystone or the database is away.
 _LONGEST_PAUSE = 60.0
@@ -42,6 +45,7 @@ class Relocation:
         self.client, self._database = client, database
         self._poll_interval: float = own.poll_interval
         self._timeout: float = section.no_progress_timeout
+        self._retention_days: int = section.retention_days
         self._limits = Limits(**{field.name: section[field.name] for field in dataclasses.fields(Limits)})
         self._interval: float = own.report_interval
         self.planner = CloudPlanner(client, rules, default_ratio, own.report_interval, database)
@@ -77,10 +81,13 @@ class Relocation:
     def run(self, is_over: Callable[[], bool], sleep: Callable[[float], object] = time.sleep) -> None:
         """Carry plans out until ``is_over`` returns true. While Cinder or the database is away, it waits."""
         executor = self.executor()
-        pause = self._poll_interval
+        pause, next_purge = self._poll_interval, 0.0
         while True:
             try:
                 executor.work()
+                if time.monotonic() >= next_purge:
+                    self.database.run(plan_retention.purge, self._retention_days)
+                    next_purge = time.monotonic() + _PURGE_SECONDS
                 if is_over():
                     return
                 pause = self._poll_interval

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.cinder.operations import FIRST, SECOND, on
 from tests.functional.deployment import COMMANDS
 from tests.servers import Cinder, MariaDB, RabbitMQ, Shape, ledger_schema
 from tests.servers.base import wait_for
+from tests.servers.keystone import PASSWORD, REGION, Keystone
 from tonnage.ledger.db import database
 
 #: Seconds: a plan is carried out while its processes are killed again and again.
@@ -47,9 +49,14 @@ SHAPE = Shape(backends=BACKENDS, pools=["a"], total_gb=TOTAL, interval=3)
 
 
 class Operator:
-    """Runs commands of tonnage for a Cinder, with the account of an administrator in the environment."""
+    """Runs commands of tonnage for a Cinder, with the account of an administrator in the environment.
 
-    def __init__(self, cinder: Cinder, folder: pathlib.Path, connection: str) -> None:
+    ``account`` has the variables of another one than that of Cinder without Keystone.
+    """
+
+    def __init__(
+        self, cinder: Cinder, folder: pathlib.Path, connection: str, account: dict[str, str] | None = None
+    ) -> None:
         self.cinder = cinder
         self._conf = folder / "tonnage.conf"
         self._conf.write_text(
@@ -57,13 +64,8 @@ class Operator:
             f"report_interval = {cinder.shape.interval}\n[moves]\nmoves = 8\nmoves_per_backend = 6\n"
             "no_progress_timeout = 10\n"
         )
-        self._environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "OS_AUTH_TYPE": "admin_token",
-            "OS_ENDPOINT": cinder.url,
-            "OS_TOKEN": cinder.shape.token,
-        }
+        own = {"OS_AUTH_TYPE": "admin_token", "OS_ENDPOINT": cinder.url, "OS_TOKEN": cinder.shape.token}
+        self._environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **(own if account is None else account)}
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """Start a command."""
@@ -189,14 +191,55 @@ def run_with_kills(operator: Operator, plan_id: str) -> None:
 
 
 @pytest.fixture
-def stock_site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path) -> Iterator[Operator]:
-    """Cinder with its own scheduler, and a database for plans."""
-    connection = f"sqlite:///{tmp_path}/tonnage.sqlite"
-    engine = database.create_engine(connection)
+def connection(tmp_path: pathlib.Path) -> str:
+    """A database for plans."""
+    url = f"sqlite:///{tmp_path}/tonnage.sqlite"
+    engine = database.create_engine(url)
     ledger_schema.create(engine)
     engine.dispose()
+    return url
+
+
+@pytest.fixture
+def stock_site(
+    mariadb_server: MariaDB, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path, connection: str
+) -> Iterator[Operator]:
+    """Cinder with its own scheduler."""
     with sites.stock(mariadb_server, rabbitmq_server, SHAPE) as cinder:
         yield Operator(cinder, tmp_path, connection)
+
+
+@pytest.fixture
+def keystone_site(
+    mariadb_server: MariaDB,
+    rabbitmq_server: RabbitMQ,
+    keystone_server: Keystone,
+    tmp_path: pathlib.Path,
+    connection: str,
+) -> Iterator[Operator]:
+    """The same with the users of a Keystone; the account is an entry of clouds.yaml."""
+    project = keystone_server.make_project("movers")
+    keystone_server.make_user("mover", project, "admin")
+    shape = replace(
+        SHAPE,
+        more={"auth_strategy": "keystone"},
+        sections={"keystone_authtoken": keystone_server.options},
+        project=project,
+        token=keystone_server.login("mover", {"project": {"id": project}}),
+    )
+    account = {
+        "auth_url": keystone_server.url,
+        "username": "mover",
+        "password": PASSWORD,
+        "project_id": project,
+        "user_domain_id": "default",
+    }
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text(json.dumps({"clouds": {"mine": {"auth": account, "region_name": REGION}}}))
+    with sites.stock(mariadb_server, rabbitmq_server, shape) as cinder:
+        keystone_server.make_endpoint(cinder.url.rpartition("/")[0])
+        variables = {"OS_CLIENT_CONFIG_FILE": str(clouds), "OS_CLOUD": "mine"}
+        yield Operator(cinder, tmp_path, connection, variables)
 
 
 def test_a_backend_of_a_watched_cloud_is_emptied(stock_site: Operator) -> None:
@@ -230,17 +273,19 @@ def test_a_backend_of_a_cloud_that_tonnage_schedules_is_emptied(
         wait_for(lambda: {pool: site.figures(pool) for pool in expected} == expected, "the ledger agrees", 60)
 
 
-def test_a_type_that_demands_the_backend_is_changed_on_the_way(stock_site: Operator) -> None:
-    cinder = stock_site.cinder
+def test_a_type_that_demands_the_backend_is_changed_on_the_way(keystone_site: Operator) -> None:
+    cinder = keystone_site.cinder
     old, new = on(cinder, "b1"), on(cinder, "b2")
     ids = [cinder.create(2, volume_type=old) for _ in range(3)]
     cinder.settled(ids)
-    rows = stock_site.rows("empty", "real@b1", status=3)
+    rows = keystone_site.rows("empty", "real@b1", status=3)
     assert all("CapabilitiesFilter refused" in row["reason"] for row in rows)
     retype = ("--retype", f"{old}={new}")
-    script = stock_site.run("empty", "real@b1", *retype, "-f", "commands")
-    assert script.count(f"openstack volume set --type {new} --retype-policy on-demand") == 3
-    assert stock_site.rows("apply", "empty", "real@b1", *retype)["state"] == "finished"
+    script = keystone_site.run("empty", "real@b1", *retype, "-f", "commands")
+    assert script.count(f"openstack --os-cloud mine volume set --type {new} --retype-policy on-demand") == 3
+    assert keystone_site.rows("apply", "empty", "real@b1", *retype)["state"] == "finished"
     volumes = cinder.volumes()
     assert {(volumes[id]["os-vol-host-attr:host"], volumes[id]["volume_type"]) for id in ids} == {(SECOND, new)}
-    assert stored(cinder) == in_rows(cinder)
+    wait_for(lambda: stored(cinder) == in_rows(cinder), "the files are those of the rows")
+    [plan] = keystone_site.rows("list")
+    assert len(plan["user"]) == 32, "the id of the account"

@@ -26,6 +26,7 @@ def test_the_account_is_that_of_the_environment(cloud: Served) -> None:
     client, project, user = cloud_connection.connect(None)
     assert (client.cloud, project, user) == (cloud.url.removesuffix(f"/v3/{PROJECT}"), "", "")
     assert len(client.pools()) == 3
+    assert client._session.timeout == 120
 
 
 def test_the_account_is_an_entry_of_clouds_yaml(
@@ -45,7 +46,9 @@ def test_the_account_is_an_entry_of_clouds_yaml(
 @contextmanager
 def endpoint(monkeypatch: pytest.MonkeyPatch, url: str | None, project: str | None = None) -> Iterator[None]:
     """Let the catalog have this endpoint, and the account this project."""
-    session = SimpleNamespace(get_endpoint=lambda **_: url, get_project_id=lambda: project, get_user_id=lambda: "user")
+    session = SimpleNamespace(
+        timeout=None, get_endpoint=lambda **_: url, get_project_id=lambda: project, get_user_id=lambda: "user"
+    )
     region = SimpleNamespace(
         get_session=lambda: session,
         get_endpoint=lambda _: None,

@@ -57,6 +57,16 @@ def test_a_volume_has_its_state_and_the_reason_why_it_stays(api: CloudApi) -> No
     assert (volumes[taken].spec, "has snapshots" in volumes[taken].reason) == (None, True)
 
 
+def test_volumes_are_read_when_they_are_looked_up(api: CloudApi) -> None:
+    first, second = api.add(A, 5), api.add(A, 6)
+    volumes = reader(api).read([first, second])
+    api.requests.clear()
+    assert volumes[first] is volumes.get(first)
+    assert [path for _, path, _ in api.requests] == [f"/volumes/{first}", "/snapshots"]
+    assert volumes.get("else") is None
+    assert len(volumes) == 2
+
+
 def test_a_volume_gets_another_type_on_the_way(api: CloudApi) -> None:
     volume_id = api.add(A, 5, volume_type="gold")
     spec = reader(api, retype={"gold": "silver"}).read([volume_id])[volume_id].spec

@@ -89,6 +89,18 @@ def test_a_backend_becomes_empty(api: CloudApi) -> None:
     assert plans.world.database.read(plan_records.open_plans, MOVER) == []
 
 
+def test_plans_that_ended_long_ago_are_deleted(api: CloudApi) -> None:
+    api.add(A, 10)
+    plans = Plans(api)
+    plan_id = plans.apply("empty", target=A)
+    plans.run()
+    with plans.world.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE move_plans SET ended_at = datetime(ended_at, '-9999 days')")
+    plans.new_process().run(lambda: True)
+    with pytest.raises(errors.NotFound, match=f"plan {plan_id} could not be found"):
+        plans.state(plan_id)
+
+
 def test_a_volume_that_cinder_cannot_move_is_named_and_the_rest_is_moved(api: CloudApi) -> None:
     api.add(A, 10), api.add(A, 20)
     kept = api.add(A, 5, group_id="g1")
