@@ -83,11 +83,11 @@ class Cluster:
             metadata = client.V1ObjectMeta(name=name, labels={HOSTNAME: name, **labels})
             self.core.create_node(client.V1Node(metadata=metadata, status=status))
 
-    def add_class(self) -> None:
+    def add_class(self, name: str = CLASS) -> None:
         """Add a storage class that waits for the first consumer."""
         self.storage.create_storage_class(
             client.V1StorageClass(
-                metadata=client.V1ObjectMeta(name=CLASS),
+                metadata=client.V1ObjectMeta(name=name),
                 provisioner=DRIVER,
                 volume_binding_mode="WaitForFirstConsumer",
             )
@@ -111,6 +111,7 @@ class Cluster:
         priority: str | None = None,
         cpu: str = "0",
         grace_seconds: int = 0,
+        storage_class: str = CLASS,
         **sizes: str,
     ) -> None:
         """Add a pod for a kube-scheduler, with claims of these names and sizes.
@@ -120,7 +121,7 @@ class Cluster:
         for claim, size in sizes.items():
             spec = client.V1PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteOnce"],
-                storage_class_name=CLASS,
+                storage_class_name=storage_class,
                 resources=client.V1VolumeResourceRequirements(requests={"storage": size}),
             )
             body = client.V1PersistentVolumeClaim(metadata=client.V1ObjectMeta(name=claim), spec=spec)

@@ -3,7 +3,7 @@
 
 from kubernetes import client
 
-from tests.kubernetes.cluster import CLASS, DRIVER, HOSTNAME, NAMESPACE, SELECTED_NODE, Cluster
+from tests.kubernetes.cluster import DRIVER, HOSTNAME, NAMESPACE, SELECTED_NODE, Cluster
 from tonnage.extensions.kubernetes.cluster import quantities
 
 _CONFLICT = 409
@@ -39,6 +39,14 @@ class Provisioner:
                 if error.status != _CONFLICT:
                     raise
 
+    def remove(self, claim: client.V1PersistentVolumeClaim) -> None:
+        """Delete the volume of a claim that is gone, as the driver does."""
+        volume = self._cluster.core.read_persistent_volume(claim.spec.volume_name)
+        self._cluster.core.delete_persistent_volume(claim.spec.volume_name)
+        [term] = volume.spec.node_affinity.required.node_selector_terms
+        [node] = term.match_expressions[0].values
+        self.free[node] += quantities.parse(claim.spec.resources.requests["storage"])
+
     def _provision(self, claim: client.V1PersistentVolumeClaim, node: str) -> None:
         volume, size = f"pvc-{claim.metadata.uid}", quantities.parse(claim.spec.resources.requests["storage"])
         if volume not in self._provisioned:
@@ -68,7 +76,7 @@ class Provisioner:
             csi=client.V1CSIPersistentVolumeSource(driver=DRIVER, volume_handle=name),
             node_affinity=client.V1VolumeNodeAffinity(required=client.V1NodeSelector(node_selector_terms=terms)),
             persistent_volume_reclaim_policy="Delete",
-            storage_class_name=CLASS,
+            storage_class_name=claim.spec.storage_class_name,
         )
         metadata = client.V1ObjectMeta(name=name, annotations={"pv.kubernetes.io/provisioned-by": DRIVER})
         self._cluster.core.create_persistent_volume(client.V1PersistentVolume(metadata=metadata, spec=spec))

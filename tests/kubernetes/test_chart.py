@@ -73,7 +73,7 @@ def by_name(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
 
 
 #: The values without the objects that only the chart has.
-_PLAIN: dict[str, Any] = {"metrics": {"enabled": False}, "networkPolicy": {"enabled": False}}
+PLAIN: dict[str, Any] = {"metrics": {"enabled": False}, "networkPolicy": {"enabled": False}}
 
 
 def pod_specs(objects: dict[Key, dict[str, Any]]) -> dict[Key, dict[str, Any]]:
@@ -88,7 +88,7 @@ def test_the_objects_are_those_of_the_manifests() -> None:
     del expected["Namespace", "tonnage"]
     job = expected.pop(("Job", "tonnage-schema"))
     expected["Job", "tonnage-schema-1"] = {**job, "metadata": {**job["metadata"], "name": "tonnage-schema-1"}}
-    rendered = render(**_PLAIN)
+    rendered = render(**PLAIN)
     for (kind, _), each in rendered.items():
         if kind == "Deployment":
             assert each["spec"]["template"]["metadata"].pop("annotations").keys() == {"checksum/configuration"}
@@ -96,9 +96,9 @@ def test_the_objects_are_those_of_the_manifests() -> None:
 
 
 def test_values_change_the_objects() -> None:
-    plain = render(**_PLAIN)
+    plain = render(**PLAIN)
     changed = render(
-        **_PLAIN,
+        **PLAIN,
         image="registry.example.com/storage/tonnage:2",
         configuration={"values.conf": "[kubernetes]\nextender_scoring_shape = pack\n"},
         secret={"create": False},
@@ -207,7 +207,7 @@ def test_fields_of_pods_are_those_of_all_pods() -> None:
     ],
 )
 def test_rights_are_only_for_what_is_on(values: dict[str, Any], gone: set[str], option: str | None) -> None:
-    before, after = render(**_PLAIN), render(**_PLAIN, **values)
+    before, after = render(**PLAIN), render(**PLAIN, **values)
     assert before.keys() - after.keys() == {key for key in before if key[1] in gone}
     assert {"ClusterRole", "ClusterRoleBinding"} <= {kind for kind, name in before if name in gone}
     data = after["ConfigMap", "tonnage"]["data"]
@@ -367,7 +367,7 @@ def test_notes_have_the_next_steps(values: dict[str, Any], present: list[str], a
 
 def test_values_of_the_publisher_are_options() -> None:
     publisher = {"subtractsClaims": True, "templateNodeCapacity": ["fast 100Gi pool=a", "fast 200Gi pool=b"]}
-    text = render(**_PLAIN, publisher=publisher)["ConfigMap", "tonnage"]["data"]["tonnage.values.conf"]
+    text = render(**PLAIN, publisher=publisher)["ConfigMap", "tonnage"]["data"]["tonnage.values.conf"]
     assert text.splitlines() == [
         "[kubernetes]",
         "publisher_subtracts_claims = true",

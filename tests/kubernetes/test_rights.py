@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rights of the accounts, and the objects of the chart, as the API server sees them."""
 
-from typing import Any
-
 import pytest
 from kubernetes import client, dynamic
 
@@ -54,18 +52,52 @@ _REFUSED_OF: dict[str, list[tuple[str, str, str, str | None]]] = {
 
 @pytest.mark.parametrize("account", _USED)
 def test_an_account_can_do_what_it_needs_and_not_more(installed: Cluster, account: str) -> None:
-    reviews = client.AuthorizationV1Api(installed.api)
-
-    def is_allowed(right: tuple[str, str, str, str | None]) -> bool:
+    def has(right: tuple[str, str, str, str | None]) -> bool:
         verb, group, resource, namespace = right
-        attributes = client.V1ResourceAttributes(verb=verb, group=group, resource=resource, namespace=namespace)
-        user = f"system:serviceaccount:{manifests.NAMESPACE}:{account}"
-        spec = client.V1SubjectAccessReviewSpec(user=user, resource_attributes=attributes)
-        answer: Any = reviews.create_subject_access_review(client.V1SubjectAccessReview(spec=spec))
-        return bool(answer.status.allowed)
+        return is_allowed(installed, account, verb=verb, group=group, resource=resource, namespace=namespace or "")
 
-    assert [right for right in _USED[account] if not is_allowed(right)] == []
-    assert [right for right in (*_REFUSED, *_REFUSED_OF[account]) if is_allowed(right)] == []
+    assert [right for right in _USED[account] if not has(right)] == []
+    assert [right for right in (*_REFUSED, *_REFUSED_OF[account]) if has(right)] == []
+
+
+def is_allowed(cluster: Cluster, account: str, **attributes: str) -> bool:
+    """Return whether an account has a right."""
+    user = f"system:serviceaccount:{manifests.NAMESPACE}:{account}"
+    spec = client.V1SubjectAccessReviewSpec(user=user, resource_attributes=client.V1ResourceAttributes(**attributes))
+    review = client.AuthorizationV1Api(cluster.api).create_subject_access_review(
+        client.V1SubjectAccessReview(spec=spec)
+    )
+    return bool(review.status.allowed)
+
+
+def test_rights_for_one_object_are_for_no_other(installed: Cluster) -> None:
+    claim = {"verb": "patch", "resource": "persistentvolumeclaims", "namespace": "tonnage"}
+    assert is_allowed(installed, "tonnage-extender", name="tonnage-wake", **claim)
+    assert not is_allowed(installed, "tonnage-extender", name="data", **claim)
+    deployment = {"verb": "get", "group": "apps", "resource": "deployments", "namespace": "tonnage"}
+    assert is_allowed(installed, "tonnage-publisher", name="tonnage-publisher", **deployment)
+    assert not is_allowed(installed, "tonnage-publisher", name="tonnage-extender", **deployment)
+    lease = {"verb": "update", "group": "coordination.k8s.io", "resource": "leases", "namespace": "tonnage"}
+    assert is_allowed(installed, "tonnage-kube-scheduler", name="tonnage-kube-scheduler", **lease)
+    assert not is_allowed(installed, "tonnage-kube-scheduler", name="other", **lease)
+
+
+@pytest.mark.parametrize(
+    ("verb", "group", "resource"),
+    [("create", "", "pods/binding"), ("list", "", "pods"), ("watch", _STORAGE, "csinodes")],
+)
+def test_the_second_scheduler_can_do_its_work(installed: Cluster, verb: str, group: str, resource: str) -> None:
+    resource, _, subresource = resource.partition("/")
+    assert is_allowed(
+        installed, "tonnage-kube-scheduler", verb=verb, group=group, resource=resource, subresource=subresource
+    )
+
+
+@pytest.mark.parametrize("account", ["tonnage-kube-scheduler", "default"])
+def test_other_accounts_read_no_secrets(installed: Cluster, account: str) -> None:
+    for verb in ("get", "list"):
+        assert not is_allowed(installed, account, verb=verb, resource="secrets", namespace="tonnage")
+    assert not is_allowed(installed, account, verb="*", resource="*", group="*")
 
 
 def test_the_api_server_accepts_the_objects_of_the_chart(installed: Cluster) -> None:
