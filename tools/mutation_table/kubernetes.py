@@ -144,9 +144,16 @@ MUTATIONS = (
     Mutation(
         "A wake that failed is tried again.",
         _FIT + "pod_claim_tasks.py",
-        "self._wake_is_due = self._room.has_come() or self._wake_is_due",
-        "self._wake_is_due = self._room.has_come()",
+        "self._room.has_come() or self._releaser.has_idle_claims or self._wake_is_due",
+        "self._room.has_come() or self._releaser.has_idle_claims",
         (guards.POD_CLAIM_TASKS,),
+    ),
+    Mutation(
+        "A pod that has a claim and does not go on is tried again.",
+        _FIT + "claim_release.py",
+        "                self.has_idle_claims = True\n",
+        "",
+        (guards.CLAIM_RELEASE,),
     ),
     Mutation(
         "Figures of a provisioner that is gone expire at once.",

@@ -46,6 +46,9 @@ LOG = logging.getLogger(__name__)
 #: the plug-in again, and a minute more for a slow plug-in.
 _SETTLING_TIME = timedelta(seconds=120)
 
+#: How long a claim may wait for the creation of its volume until kube-scheduler should try the pod again. It doubles.
+_IDLE_TIME = timedelta(seconds=5)
+
 #: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.
 _MAX_FAILURES = 3
 
@@ -83,6 +86,8 @@ class _HolderState:
 
     claim_keys: tuple[Hashable, ...]
     expires_at: datetime
+    waiting_since: datetime
+    idle_time: timedelta = _IDLE_TIME
     checked_at: datetime | None = None
     pod_exists: bool = True
     states: dict[str, _VolumeState] = field(default_factory=dict)
@@ -93,6 +98,11 @@ class _HolderState:
         """Return whether a volume is being created, or pods are evicted for its pod."""
         renewed = (_VolumeState.PROVISIONING, _VolumeState.NOMINATED)
         return self.pod_exists and any(state in renewed for state in self.states.values())
+
+    @property
+    def waits(self) -> bool:
+        """Return whether the pod exists, and the creation of a volume has not begun."""
+        return self.pod_exists and _VolumeState.WAITING in self.states.values()
 
     @property
     def releasable(self) -> bool:
@@ -123,6 +133,9 @@ class ClaimReleaser:
         self._failed: set[str] = set()
         self._all_notified = False
         self._stopped = False
+        #: Whether a pod has a claim and does not go on, as of the last round: kube-scheduler has not got the answer, or
+        #: has refused the node itself. The claim keeps the room from others until kube-scheduler tries the pod again.
+        self.has_idle_claims = False
 
     def stop(self) -> None:
         """Make :meth:`run_once` return after the current claim. The claims remain."""
@@ -156,7 +169,7 @@ class ClaimReleaser:
             raise
         by_holder = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
         self._states = {holder: holder_state for holder, holder_state in self._states.items() if holder in by_holder}
-        released, failures = 0, 0
+        released, failures, self.has_idle_claims = 0, 0, False
         failure: errors.Unavailable | None = None
         # Pods that failed in the last round come last, so they do not block others.
         for holder, part in sorted(by_holder.items(), key=lambda pair: pair[0] in self._failed):
@@ -198,9 +211,13 @@ class ClaimReleaser:
     def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
         """Check a claim if that is due, release or renew it, and return whether it was released."""
         provisioned = False
-        if holder_state.checked_at is None or now - holder_state.checked_at >= self._lease / 4:
+        interval = min(_IDLE_TIME, self._lease / 4) if holder_state.waits else self._lease / 4
+        if holder_state.checked_at is None or now - holder_state.checked_at >= interval:
             provisioned = self._check(holder_state, rows)
             holder_state.checked_at = now
+            if holder_state.waits and now - holder_state.waiting_since >= holder_state.idle_time:
+                self.has_idle_claims = True
+                holder_state.idle_time *= 2
         holder = rows[0].claim.holder
         if holder_state.releasable:
             deleted = self._database.run(capacity_claims.release, holder, holder_state.expires_at)
@@ -220,10 +237,11 @@ class ClaimReleaser:
         claim_keys, expires_at = tuple(_claim_key(row.claim) for row in rows), rows[0].claim.expires_at
         holder_state = self._states.get(holder)
         if holder_state is None or holder_state.claim_keys != claim_keys:
-            holder_state = self._states[holder] = _HolderState(claim_keys, expires_at)
+            holder_state = self._states[holder] = _HolderState(claim_keys, expires_at, now)
         if holder_state.expires_at != expires_at:
-            # Another process has renewed the claims.
+            # Another process has renewed the claims, or kube-scheduler has tried the pod again.
             holder_state.expires_at, holder_state.checked_at = expires_at, None
+            holder_state.waiting_since = now
         for row in rows:
             # The pod is checked after these figures were read.
             if (settlement := holder_state.settlements.get(row.claim.volume)) is not None:

@@ -21,9 +21,9 @@ class PodClaimTasks(WatchedRounds):
     """Runs the watch on pods, and the release of claims that pods no longer need.
 
     When room comes, by that or otherwise, it changes the ``wake_claim``. Then kube-scheduler tries waiting pods again.
-    Before, it claims the storage of pods for which others are evicted (``nominations``). ``on_round`` is called after
-    each round without an error. When the tasks stop the claims remain until they expire or the next process releases
-    them.
+    So it does for pods that have a claim and do not go on. Before, it claims the storage of pods for which others are
+    evicted (``nominations``). ``on_round`` is called after each round without an error. When the tasks stop the claims
+    remain until they expire or the next process releases them.
     """
 
     thread_name = "pod-claims"
@@ -72,7 +72,7 @@ class PodClaimTasks(WatchedRounds):
         if self._wake_claim is None:
             return
         try:
-            self._wake_is_due = self._room.has_come() or self._wake_is_due
+            self._wake_is_due = self._room.has_come() or self._releaser.has_idle_claims or self._wake_is_due
             if self._wake_is_due:
                 self._wake_claim.change()
                 self._wake_is_due = False

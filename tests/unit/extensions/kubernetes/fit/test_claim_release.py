@@ -51,6 +51,35 @@ def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(
     assert claims_of(ledger) == []
 
 
+def test_a_pod_that_has_a_claim_and_does_not_go_on_is_seen(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kube-scheduler has not got the answer, or another of its plug-ins has refused the node."""
+    now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    monkeypatch.setattr(capacity_claims, "now", lambda session: now)
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+
+    def idle_at(*seconds: int) -> list[int]:
+        nonlocal now
+        began, idle = now, []
+        for second in seconds:
+            now = began + datetime.timedelta(seconds=second)
+            releaser.run_once()
+            if releaser.has_idle_claims:
+                idle.append(second)
+        return idle
+
+    # Less and less often: the pod may have to wait for something else.
+    assert idle_at(*range(50)) == [5, 10, 20, 40]
+    # Each turn of kube-scheduler renews the claim.
+    claim_for_pod(ledger, "data")
+    assert idle_at(0, 4, 6) == []
+    kube.add_claim("data", "6Gi", "fast", node="n1")
+    assert idle_at(*range(20)) == []
+
+
 @pytest.mark.parametrize(
     ("pod", "volume", "released"),
     [
