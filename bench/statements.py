@@ -182,16 +182,16 @@ def _in_short(text: str) -> str:
 def table(figures: Sequence[Figures]) -> str:
     """Return the figures as a table, with the ratio of the sums for each database."""
     rows: list[Sequence[object]] = [
-        (one.database, one.statement, one.times_a_life, one.tonnage_us, one.driver_us, one.ratio) for one in figures
+        (line.database, line.statement, line.times_a_life, line.tonnage_us, line.driver_us, line.ratio)
+        for line in figures
     ]
-    for name in dict.fromkeys(one.database for one in figures):
-        own = [one for one in figures if one.database == name]
+    for name in dict.fromkeys(line.database for line in figures):
+        lines = [line for line in figures if line.database == name]
+        times = sum(line.times_a_life for line in lines)
         tonnage, driver = (
-            sum(getattr(one, key) * one.times_a_life for one in own) for key in ("tonnage_us", "driver_us")
+            sum(getattr(line, key) * line.times_a_life for line in lines) for key in ("tonnage_us", "driver_us")
         )
-        rows.append(
-            (name, "all of these, a life", sum(one.times_a_life for one in own), tonnage, driver, tonnage / driver)
-        )
+        rows.append((name, "all of these, a life", times, tonnage, driver, tonnage / driver))
     return comparison_runner.table(["database", "statement", "times a life", "Tonnage us", "driver us", "ratio"], rows)
 
 
@@ -215,10 +215,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
     arguments = parse(words)
     figures, good = command.collect(
-        "statements", Bench(arguments).run(), lambda one: f"{one.database}: {one.statement}: {one.ratio:.1f}"
+        "statements",
+        Bench(arguments).run(),
+        lambda figure: f"{figure.database}: {figure.statement}: {figure.ratio:.1f}",
     )
     if figures:
-        print(json.dumps([asdict(one) for one in figures]) if arguments.json else table(figures))
+        print(json.dumps([asdict(figure) for figure in figures]) if arguments.json else table(figures))
     return int(not good)
 
 

@@ -178,19 +178,19 @@ class ReportParts:
             dispatcher,
             self.outcome_handler,
             clock,
-            lambda message: thread.submit(self.report_handler.reports, message),
+            lambda message: self.report_inbox.put(message),
             self.audit,
             extensions.report_observers,
         )
         self.report_inbox = ReportInbox(
-            lambda backend: thread.submit(self.report_inbox.apply, backend), self.report_handler.reports
+            lambda backend: thread.submit(self.report_inbox.apply, backend), self.report_handler
         )
         self.deferred_reports = DeferredReports(
             database,
             cache_refresh,
             self.registration,
             dispatcher,
-            self.report_handler,
+            self.report_inbox.put,
             clock,
             min(_PATIENCE, settings.service_down_time / 10),
         )

@@ -111,8 +111,7 @@ class SchedulerManager:
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
         # The messages of agents, for which no caller waits.
-        reports = (parts.report_inbox.apply, parts.report_handler.reports)
-        self._thread.paced = (self._outcome_handler.outcomes, *reports)
+        self._thread.paced = (self._outcome_handler.outcomes, self._report_inbox.apply)
         self._thread.unbatched = (self._registration.hellos, self._registration.listings)
         self._pool_list_text = PoolListTextCache()
         self._sorted_names = pool_views.SortedNames()

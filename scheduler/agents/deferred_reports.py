@@ -14,8 +14,6 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.agents.registration import Registration, UnknownEpoch
-from tonnage.scheduler.agents.report_handler import ReportHandler
-from tonnage.scheduler.agents.report_inbox import unpacked
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
 
@@ -30,16 +28,19 @@ class _Deferred:
     """The deferred reports of a backend: the first and the newest, each with the time at which it came.
 
     Only the newest is kept: it has all that those before it have, and repeats the outcomes that are not acknowledged.
+    ``patience`` is for how many seconds it waits before it is applied here. It stays until the ledger has it, because
+    that may fail, and is then applied again after twice the time.
     """
 
     first: tuple[int, int]
     since: float
     newest: PackedReport
     came: float
+    patience: float
 
 
 class DeferredReports:
-    """Takes over or, after ``timeout`` seconds, applies the reports whose turn another scheduler has."""
+    """Takes over or, after ``timeout`` seconds, has ``apply`` apply the reports whose turn another scheduler has."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class DeferredReports:
         cache_refresh: CacheRefresh,
         registration: Registration,
         dispatcher: Dispatcher,
-        report_handler: ReportHandler,
+        apply: Callable[[PackedReport], object],
         clock: Callable[[], float],
         timeout: float,
     ) -> None:
@@ -55,7 +56,7 @@ class DeferredReports:
         self._cache_refresh = cache_refresh
         self._registration = registration
         self._dispatcher = dispatcher
-        self._report_handler = report_handler
+        self._apply = apply
         self._clock = clock
         self._timeout = timeout
         self._deferred: dict[str, _Deferred] = {}
@@ -69,7 +70,7 @@ class DeferredReports:
             number = (message.epoch, message.seq)
             waiting = self._deferred.get(message.backend)
             if waiting is None:
-                self._deferred[message.backend] = _Deferred(number, now, message, now)
+                self._deferred[message.backend] = _Deferred(number, now, message, now, self._timeout)
             elif number > (waiting.newest.epoch, waiting.newest.seq):
                 waiting.newest, waiting.came = message, now
         return [None] * len(messages)
@@ -97,18 +98,12 @@ class DeferredReports:
         with self._database.reading() as session:
             rows = backends.load_backends(session, ids=ids)
             self._cache_refresh.refresh(session, rows)
-        late = []
         for row in rows:
             self._settle(row.name, (row.epoch, row.report_seq))
             waiting = self._deferred.get(row.name)
-            if waiting is not None and now - waiting.since >= self._timeout:
-                del self._deferred[row.name]
-                late.append(waiting)
-        opened = [(deferred, message) for deferred in late for message in unpacked([deferred.newest])]
-        results = self._report_handler.reports([message for _, message in opened])
-        for (waiting, message), result in zip(opened, results, strict=True):
-            if isinstance(result, errors.Unavailable):
-                self._deferred.setdefault(message.backend, waiting)
+            if waiting is not None and now - waiting.since >= waiting.patience:
+                waiting.since, waiting.patience = now, 2 * waiting.patience
+                self._apply(waiting.newest)
 
     def _current_backends(self) -> list[int]:
         """Return the ids of the backends that reports of current epochs wait for; the other reports are dropped."""
@@ -135,3 +130,4 @@ class DeferredReports:
             del self._deferred[name]
         elif waiting.first <= applied:
             waiting.first, waiting.since = (waiting.newest.epoch, waiting.newest.seq), waiting.came
+            waiting.patience = self._timeout

@@ -10,8 +10,8 @@ all that arrived meanwhile. A whole batch ends the rest. So outcomes and reports
 transactions, and the more these conflict with other schedulers, the fewer they are. An item that comes alone is handed
 over at once, and so is the next one.
 
-Each handler has one turn at a time, and the one whose last turn is longest ago comes first. So requests that wait have
-their turn between two listings of agents, however many agents join at once.
+The handlers take turns, and the one whose last turn is longest ago comes first. So requests that wait have their turn
+between two batches of reports, and between listings of agents, however many agents join at once.
 """
 
 import contextlib
@@ -40,6 +40,9 @@ LONGEST_WAIT = 600.0
 #: Seconds between two looks at whether the thread was abandoned while its end is waited for.
 _JOIN_PERIOD = 0.2
 
+#: Seconds after which no further call begins in the turn of a handler that gets one item in a call.
+_TURN = 0.5
+
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
 
@@ -61,8 +64,8 @@ class _Job(Generic[Item, Result]):
 class DecisionThread:
     """Runs handlers one after another, and the periodic tasks about every ``period`` seconds in between.
 
-    ``paced`` has the handlers that are paced, ``unbatched`` those that get one item in a turn, because no two of their
-    items share a transaction. Both are set before the start.
+    ``paced`` has the handlers that are paced, ``unbatched`` those that get one item in a call, because no two of their
+    items share a transaction; a turn of theirs has calls for half a second. Both are set before the start.
     """
 
     def __init__(self, batch_size: int, period: float = 1.0) -> None:
@@ -205,13 +208,16 @@ class DecisionThread:
         for handler, coalescer in sorted(self._coalescers.items(), key=lambda pair: pair[1].last_began):
             if everything:
                 coalescer.rests = False
-            if (turn := coalescer.begin()) is not None:
+            end = time.monotonic() + _TURN
+            while (turn := coalescer.begin()) is not None:
                 self._turn_began, self._in_hand = turn.began, turn.items
                 try:
                     self._work(turn.items)
                 finally:
                     coalescer.end(turn)
                     self._in_hand = ()
+                if handler not in self.unbatched or time.monotonic() >= end:
+                    break
             if coalescer.waiting == 0 and not coalescer.is_resting:
                 del self._coalescers[handler]
 
@@ -220,7 +226,7 @@ class DecisionThread:
         now = time.monotonic()
         for job in batch:
             if job.expires < now:
-                _fail(job, errors.Declined("the scheduler was suspended, and the request is too old"))
+                _fail(job, errors.Declined("the request has waited too long: the scheduler is busy, or was suspended"))
         batch = [job for job in batch if job.expires >= now]
         if not batch:
             return

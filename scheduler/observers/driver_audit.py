@@ -10,8 +10,10 @@ it too.
 import enum
 import itertools
 import logging
+import math
 import operator
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,9 @@ from tonnage.ledger.inventory.audit_findings import Evidence, Key
 from tonnage.rpc.messages import AuditSnapshot, Listing
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds after which the last report of a backend is forgotten, and after which everything about a backend is.
+_LAST_REPORT, _FORGOTTEN = 600.0, 86_400.0
 
 #: Most pools with the same finding that the log names; a driver usually breaks a definition in all its pools.
 _NAMED = 10
@@ -51,9 +56,12 @@ class AuditedReport:
 class _Memory:
     """The last report of a backend with its findings, and the figures and GiB in the last listing of each pool.
 
-    ``broken`` maps positions among the pools of the report to the breaches there.
+    ``broken`` maps positions among the pools of the report to the breaches there. ``reported`` and ``used`` are the
+    monotonic times of that report and of the last report or listing.
     """
 
+    reported: float = -math.inf
+    used: float = -math.inf
     report: AuditedReport | None = None
     broken: dict[int, Mapping[Breach, str]] = field(default_factory=dict)
     auditor: Auditor = field(default_factory=lambda: Auditor(supports_auto=True))
@@ -63,8 +71,9 @@ class _Memory:
 class DriverAudit:
     """Belongs to one thread; only ``findings`` may be read by others, as it is replaced as a whole."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
+        self._clock = clock
         self._memories: dict[str, _Memory] = {}
         self._recorded: dict[str, dict[Key, Evidence]] = {}
         self._mark: tuple[object, ...] = ()
@@ -72,7 +81,8 @@ class DriverAudit:
         self.findings: Mapping[str, Mapping[str, str]] = {}
 
     def refresh(self) -> None:
-        """Take over the findings of other schedulers."""
+        """Take over the findings of other schedulers, and forget backends that have gone."""
+        self._forget_silent()
         with self._database.reading() as session:
             mark = audit_findings.version(session)
             if mark == self._mark:
@@ -108,6 +118,7 @@ class DriverAudit:
     def _broken(self, report: AuditedReport) -> Mapping[int, Mapping[Breach, str]]:
         """Return the breaches in the pools of a report, by position."""
         memory = self._memories.setdefault(report.backend, _Memory())
+        memory.reported = memory.used = self._clock()
         last, broken = memory.report, {}
         if last is None or last.supports_auto_ratio != report.supports_auto_ratio:
             last = AuditedReport(backend=report.backend, pools=())
@@ -146,6 +157,7 @@ class DriverAudit:
         """Compare the figures in a listing with its volumes; the ledger has compared the volumes with its claims."""
         settled, busy = _by_settledness(listing.audit_snapshots)
         memory = self._memories.setdefault(listing.backend, _Memory())
+        memory.used = self._clock()
         broken = {
             **memory.auditor.check_volumes(_figures(settled), _volumes(settled, memory.listed)),
             **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
@@ -166,6 +178,15 @@ class DriverAudit:
             if is_clear and all(finding.once is None for finding in findings.values())
             else Compared.NEEDS_SECOND_LISTING
         )
+
+    def _forget_silent(self) -> None:
+        """Forget reports that go to another scheduler now, and the memories of backends that have gone."""
+        now = self._clock()
+        for name, memory in list(self._memories.items()):
+            if now - memory.used > _FORGOTTEN:
+                del self._memories[name]
+            elif now - memory.reported > _LAST_REPORT:
+                memory.report, memory.broken = None, {}
 
     def _settle(self, backend: str, backend_id: int, findings: Mapping[Key, Evidence], judged: Collection[Key]) -> None:
         """Record findings in the ledger, and log those that are new."""

@@ -49,7 +49,7 @@ def deferred(world: World, *reports: BackendReport, timeout: float = 10.0) -> De
         world.cache_refresh,
         world.registration,
         world.dispatcher,
-        world.report_handler,
+        lambda message: world.report_handler.reports([message.unpack()]),
         lambda: world.now,
         timeout,
     )
@@ -164,3 +164,14 @@ def test_a_malformed_report_does_not_block_deferred_ones(
     assert "could not be taken over" in caplog.text
     waiting.run()
     assert two.hosts.backend(BACKEND).report_seq == report.seq  # type: ignore[union-attr]
+
+
+def test_a_report_that_keeps_failing_is_tried_after_longer_and_longer_times(one: World, two: World) -> None:
+    tried: list[float] = []
+    waiting = deferred(two, one.agent.look(), timeout=2.0)
+    waiting._apply = lambda message: tried.append(two.now)
+    for second in range(40):
+        two.now = float(second)
+        waiting._due = 0.0
+        waiting.run()
+    assert tried == [2, 6, 14, 30]

@@ -13,6 +13,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask
+from tonnage.scheduler.decisions import decision_thread
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 
 
@@ -64,7 +65,7 @@ def test_an_item_that_has_waited_for_too_long_fails(thread: DecisionThread) -> N
     late, patient = thread.submit(record, 1, 0.0), thread.submit(record, 2)
     release.set()
     assert patient.result(30) is None
-    with pytest.raises(errors.Declined, match="too old"):
+    with pytest.raises(errors.Declined, match="has waited too long"):
         late.result(30)
     assert handled == [2]
 
@@ -105,18 +106,22 @@ def test_work_for_one_handler_is_done_together_whatever_came_in_between(thread: 
     assert calls == [("one", [1, 3]), ("other", [2])]
 
 
-def test_other_handlers_have_their_turn_between_two_batches_and_between_two_unbatched_items() -> None:
+def test_other_handlers_have_their_turn_between_two_batches_and_between_slow_unbatched_items(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decision_thread, "_TURN", 0.05)
     thread = DecisionThread(batch_size=2, period=3600.0)
     calls: list[tuple[str, list[int]]] = []
 
-    def noted(name: str) -> Callable[[Sequence[int]], list[None]]:
+    def noted(name: str, seconds: float = 0.0) -> Callable[[Sequence[int]], list[None]]:
         def handle(items: Sequence[int]) -> list[None]:
             calls.append((name, list(items)))
+            time.sleep(seconds)
             return [None] * len(items)
 
         return handle
 
-    listings, requests = noted("listings"), noted("requests")
+    listings, requests = noted("listings", 0.06), noted("requests")
     thread.unbatched = (listings,)
     waiting = [thread.submit(listings, number) for number in range(3)]
     waiting += [thread.submit(requests, number) for number in range(5)]
@@ -130,6 +135,31 @@ def test_other_handlers_have_their_turn_between_two_batches_and_between_two_unba
         ("listings", [2]),
         ("requests", [4]),
     ]
+    thread.stop()
+
+
+def test_unbatched_items_that_take_little_time_or_are_too_old_share_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision_thread, "_TURN", 60.0)
+    thread = DecisionThread(batch_size=2, period=3600.0)
+    calls: list[tuple[str, list[int]]] = []
+
+    def noted(name: str) -> Callable[[Sequence[int]], list[None]]:
+        def handle(items: Sequence[int]) -> list[None]:
+            calls.append((name, list(items)))
+            return [None] * len(items)
+
+        return handle
+
+    hellos, reports = noted("hellos"), noted("reports")
+    thread.unbatched = (hellos,)
+    old = [thread.submit(hellos, number, 0.0) for number in range(3)]
+    waiting = [thread.submit(hellos, number) for number in (3, 4)]
+    waiting += [thread.submit(reports, number) for number in range(3)]
+    time.sleep(0.01)
+    thread.start()
+    assert not futures.wait([*old, *waiting], timeout=60).not_done
+    assert calls == [("hellos", [3]), ("hellos", [4]), ("reports", [0, 1]), ("reports", [2])]
+    assert all(isinstance(future.exception(), errors.Declined) for future in old)
     thread.stop()
 
 

@@ -100,7 +100,7 @@ class Scheduler:
         self.clock = clock
         self.thread = Turns()
         self.core = managers.manager(database, agents, settings, filters, clock=clock, thread=self.thread)
-        self.core._deferred_reports._report_handler.part_size = part_size
+        self.core._report_inbox._report_handler.part_size = part_size
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
         self.core.load()
 

@@ -25,7 +25,7 @@ from tonnage.drivers.filesystem import volume_files
 from tonnage.drivers.memory.driver import MemoryDriver
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.repair import backend_removal
-from tonnage.scheduler.observers.driver_audit import DriverAudit
+from tonnage.scheduler.observers.driver_audit import AuditedReport, DriverAudit
 
 
 class WithoutAutoRatio(MemoryDriver):
@@ -365,6 +365,23 @@ def test_only_pools_that_have_changed_are_checked_again(monkeypatch: pytest.Monk
     assert report() == ["p2"]
     assert audit_findings_of(world) == []
     assert report() == []
+
+
+def test_the_reports_of_a_backend_that_reports_elsewhere_and_all_about_one_that_is_gone_are_forgotten() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
+    audit = DriverAudit(world.database, lambda: world.now)
+    reports = [AuditedReport(backend=name, pools=[{"pool_name": "p"}]) for name in ("h@gone", BACKEND)]
+    for report in reports:
+        audit.inspect(1, report)
+    for world.now in (500.0, 700.0):
+        audit.refresh()
+        assert audit._memories["h@gone"].report is (reports[0] if world.now == 500 else None)
+        audit.compare(1, world.agent.listing())
+    for world.now in (86_000.0, 87_000.0):
+        audit.inspect(1, reports[1])
+        audit.refresh()
+    assert list(audit._memories) == [BACKEND]
+    assert audit._memories[BACKEND].report is reports[1]
 
 
 def audit_findings_of(world: World) -> list[tuple[str, str]]:
