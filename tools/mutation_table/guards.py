@@ -59,6 +59,9 @@ KEYS_OF_REFUSALS = (
 STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
 STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 PREEMPTION = "tests/unit/extensions/kubernetes/fit/test_preemption.py"
+CLAIMS_SINCE_A_DECISION = (
+    "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_a_node_is_chosen_again_only_if_claims_were_added"
+)
 EXTENDER_PROTOCOL = "tests/unit/extensions/kubernetes/fit/test_extender_protocol.py"
 VOLUME_SETTLEMENT = "tests/unit/extensions/kubernetes/fit/test_volume_settlement.py"
 CLAIM_RELEASE = "tests/unit/extensions/kubernetes/fit/test_claim_release.py"

@@ -242,9 +242,37 @@ MUTATIONS = (
     Mutation(
         "The storage of a pod for which others are evicted is claimed before other pods are judged.",
         _FIT + "extender_protocol.py",
-        "            self._nominations.claim()\n",
+        "            self._nominations.claim(_MOST_NOMINATED_PODS)\n",
         "            pass\n",
         (guards.PREEMPTION,),
+    ),
+    Mutation(
+        "A nomination does not move the claim of a volume that is being made.",
+        _FIT + "preemption.py",
+        "if node is None or not volumes or any(volume.selected_node for volume in volumes):",
+        "if node is None or not volumes:",
+        (guards.PREEMPTION,),
+    ),
+    Mutation(
+        "A nomination does not move claims on another node.",
+        _FIT + "preemption.py",
+        "pod=pod.full_name, moves=False)",
+        "pod=pod.full_name)",
+        (guards.PREEMPTION,),
+    ),
+    Mutation(
+        "A pod for which others may be evicted is not read again at once.",
+        _FIT + "preemption.py",
+        "if expected.read_at is None or now - expected.read_at >= _PAUSE_SECONDS",
+        "if True",
+        (guards.PREEMPTION,),
+    ),
+    Mutation(
+        "A claim that has been revived since a decision makes it again.",
+        _FIT + "capacity_claims.py",
+        "return {row[:3] + row[4:] for row in rows if row[3] > at}",
+        "return {row[:3] + row[4:] for row in rows}",
+        (guards.CLAIMS_SINCE_A_DECISION,),
     ),
     Mutation(
         "The claim of a pod is renewed while others are evicted for it.",

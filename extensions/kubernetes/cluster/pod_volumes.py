@@ -57,18 +57,18 @@ def unprovisioned(pod: Pod, cluster: ClusterObjects) -> list[Volume]:
     """
     volumes: dict[str, Volume] = {}
     for pod_volume in pod.spec.volumes or ():
-        volume = _inline(pod_volume) if pod_volume.csi is not None else _from_claim(pod, pod_volume, cluster)
+        volume = _inline(pod, pod_volume) if pod_volume.csi is not None else _from_claim(pod, pod_volume, cluster)
         if volume is not None:
             volumes.setdefault(volume.name, volume)
     return list(volumes.values())
 
 
-def _inline(pod_volume: PodVolume) -> Volume | None:
-    return (
-        None
-        if pod_volume.csi is None
-        else Volume(f"{pod_volume.name}{INLINE_SUFFIX}", pod_volume.csi.driver, None, pod_volume.csi.fs_size)
-    )
+def _inline(pod: Pod, pod_volume: PodVolume) -> Volume | None:
+    source = pod_volume.csi
+    if source is None:
+        return None
+    name = f"{pod_volume.name}{INLINE_SUFFIX}"
+    return Volume(name, source.driver, None, source.fs_size, selected_node=pod.spec.node_name or None)
 
 
 def _from_claim(pod: Pod, pod_volume: PodVolume, cluster: ClusterObjects) -> Volume | None:
@@ -92,7 +92,12 @@ def _from_claim(pod: Pod, pod_volume: PodVolume, cluster: ClusterObjects) -> Vol
     if storage_class_object is None or storage_class_object.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         return None
     return Volume(
-        name, storage_class_object.provisioner, storage_class, spec.size, _copy_source(pod, name, spec, cluster)
+        name,
+        storage_class_object.provisioner,
+        storage_class,
+        spec.size,
+        _copy_source(pod, name, spec, cluster),
+        None if claim is None else claim.selected_node,
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of a pod that have to be provisioned, and the objects that they are copied from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.cluster.nodes import Node
@@ -26,10 +26,14 @@ class CopySource:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume to provision. ``storage_class`` is None for an inline ephemeral volume. ``size`` is bytes."""
+    """A volume to provision. ``storage_class`` is None for an inline ephemeral volume. ``size`` is bytes.
+
+    ``selected_node`` is the node that the volume is being made for, None if its creation has not begun.
+    """
 
     name: str
     driver: str
     storage_class: str | None
     size: int | None
     source: CopySource | None = None
+    selected_node: str | None = field(default=None, compare=False)

@@ -129,9 +129,24 @@ class ClaimsOnDrivers:
             for name, rows in self.rows.items()
         }
 
+    def are_part_of(self, others: "ClaimsOnDrivers", at: datetime.datetime, others_at: datetime.datetime) -> bool:
+        """Return whether these claims that are active at a time are among other claims that were at theirs.
+
+        The ends of their leases do not matter.
+        """
+        return all(
+            rows == others.rows[name] or _without_expiry(rows, at) <= _without_expiry(others.rows[name], others_at)
+            for name, rows in self.rows.items()
+        )
+
     def has_expired(self, at: datetime.datetime) -> bool:
         """Return whether there are claims that have expired."""
         return any(row[3] <= at for rows in self.rows.values() for row in rows)
+
+
+def _without_expiry(rows: Iterable[ClaimRow], at: datetime.datetime) -> set[tuple[object, ...]]:
+    """Return the active claims at a time."""
+    return {row[:3] + row[4:] for row in rows if row[3] > at}
 
 
 def claims_on_drivers(session: orm.Session, drivers: Iterable[PoolColumns]) -> ClaimsOnDrivers:

@@ -3,7 +3,8 @@
 
 A volume that is being created goes on without an extender. Its claim ends with the lease, and its room would be
 promised again. So a process revives such claims before its first decision, and after each time in which it could not
-renew claims: from its expired rows, and from the pods that wait for volumes on a selected node.
+renew claims: from its expired rows, and from the pods that wait for volumes on a selected node. Pods for which others
+are evicted get their claims again too (:mod:`tonnage.extensions.kubernetes.fit.preemption`).
 """
 
 import logging
@@ -19,7 +20,7 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit import capacity_claims, preemption
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser, PodLookup
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
@@ -113,19 +114,12 @@ class ClaimRevival:
             volumes = pod_volumes.unprovisioned(pod, self._cluster)
         except errors.NotFound:
             return 0
+        preemption.claim_on_nominated_node(pod, volumes, self._queries, self._cluster, self._lease)
         by_node: dict[str, list[Volume]] = {}
         for volume in volumes:
-            node = self._selected_node(pod, volume)
-            if node is not None and volume.name not in held:
-                by_node.setdefault(node, []).append(volume)
+            if volume.selected_node is not None and volume.name not in held:
+                by_node.setdefault(volume.selected_node, []).append(volume)
         return sum(self._claim_on(node, of_node, pod) for node, of_node in by_node.items())
-
-    def _selected_node(self, pod: Pod, volume: Volume) -> str | None:
-        """Return the node that a volume is made for, or from which pods are evicted for its pod."""
-        if volume.storage_class is None:
-            return pod.spec.node_name or pod.nominated_node
-        claim = self._cluster.persistent_volume_claim(pod.metadata.namespace, volume.name)
-        return (None if claim is None else claim.selected_node) or pod.nominated_node
 
     def _claim_on(self, node: str, volumes: Sequence[Volume], pod: Pod) -> int:
         nodes = Nodes([Node(node, self._cluster.node_labels([node]).get(node, {}))])

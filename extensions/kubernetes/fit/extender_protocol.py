@@ -26,6 +26,9 @@ from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReasons
 
 LOG = logging.getLogger(__name__)
 
+#: Number of pods for which others are evicted that are read before a decision. The tasks of claims read the others.
+_MOST_NOMINATED_PODS = 4
+
 _LEDGER_UNAVAILABLE = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
 
 
@@ -176,7 +179,7 @@ class Extender:
             return self._queries.decide(volumes, nodes, pod.holder), None
         self._before_claims()
         if self._nominations is not None:
-            self._nominations.claim()
+            self._nominations.claim(_MOST_NOMINATED_PODS)
         return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
 
     def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:

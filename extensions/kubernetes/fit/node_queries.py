@@ -45,9 +45,12 @@ class _Basis:
     def supports(self, later: "_Basis") -> bool:
         """Return whether a node that fits by these data fits by the ``later`` ones.
 
-        So it is if nothing was written and no pool has expired. A lease that has ended only leaves more room.
+        So it is if no figures were written, no pool has expired, and no claim was added. A lease that has ended only
+        leaves more room, and a renewed lease takes none.
         """
-        if self.columns.keys() != later.columns.keys() or self.claims != later.claims:
+        if self.columns.keys() != later.columns.keys() or not later.claims.are_part_of(
+            self.claims, later.now, self.now
+        ):
             return False
         began, ended = pool_columns.to_microseconds(self.now), pool_columns.to_microseconds(later.now)
         return all(
@@ -95,18 +98,28 @@ class NodeQueries:
         return self._decide_on(basis, volumes, nodes, holder), basis
 
     def claim(
-        self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
+        self,
+        volumes: Sequence[Volume],
+        nodes: Nodes,
+        holder: str,
+        lease: float,
+        pod: str | None = None,
+        *,
+        moves: bool = True,
     ) -> tuple[Decision, NodeClaim | None]:
         """Claim capacity for ``lease`` seconds on the node with the highest score; None if no node fits.
 
         The claims replace the holder's former ones, so a repeated call renews them. ``pod`` is ``namespace/name`` of
         the pod that the claims are for. Its claims are released when they are no longer needed
         (:mod:`tonnage.extensions.kubernetes.fit.claim_release`), and those for volumes outside this query are kept.
+
+        Without ``moves`` nothing is claimed, and None is returned, if the holder has an active claim for one of the
+        volumes on a node outside of ``nodes``.
         """
         decision, basis = self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        return self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod)
+        return self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, moves)
 
     def holds(self, holder: str, volume: str, node: str) -> bool:
         """Return whether a holder has an active claim for a volume on a node."""
@@ -128,6 +141,7 @@ class NodeQueries:
         holder: str,
         lease: float,
         pod: str | None,
+        moves: bool,
     ) -> tuple[Decision, NodeClaim | None]:
         # All transactions lock drivers in the order of their names, so there are no deadlocks.
         names = sorted({volume.driver for volume in volumes})
@@ -138,6 +152,12 @@ class NodeQueries:
             decision = self._decide_on(locked_basis, volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
+        requested = {volume.name for volume in volumes}
+        if not moves and any(
+            claim.volume in requested and claim.node not in nodes.names
+            for claim in capacity_claims.list_for_holder(session, holder)
+        ):
+            return decision, None
         scores = self.shape.scores(decision)
         node = int(np.argmax(np.where(decision.packing.fits, scores, -1.0)))
         node_claim = NodeClaim(
@@ -145,7 +165,6 @@ class NodeQueries:
         )
         if locked_basis.claims.has_expired(now):
             capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
-        requested = {volume.name for volume in volumes}
         capacity_claims.store(
             session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
         )

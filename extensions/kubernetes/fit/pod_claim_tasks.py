@@ -16,6 +16,9 @@ from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
+#: Number of pods for which others are evicted that are read in a round.
+_MOST_NOMINATED_PODS = 100
+
 
 class PodClaimTasks(WatchedRounds):
     """Runs the watch on pods, and the release of claims that pods no longer need.
@@ -62,7 +65,7 @@ class PodClaimTasks(WatchedRounds):
     def _round(self) -> None:
         try:
             if self._nominations is not None:
-                self._nominations.claim()
+                self._nominations.claim(_MOST_NOMINATED_PODS)
             self._releaser.run_once()
         finally:
             self._wake_waiting_pods()

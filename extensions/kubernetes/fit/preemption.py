@@ -12,12 +12,16 @@ claims its storage there until its next turn, so others would take it, and the e
 the storage is claimed as soon as the pod has that node. A process that has answered a call for evictions looks at the
 pod before its next decision, because the scheduler writes the node before it turns to another pod. Other processes
 learn of it by their watch on pods.
+
+The pod may keep this node after kube-scheduler has placed it on another one, where its volumes are being made. So a pod
+with such a volume, or with claims on another node, is left alone.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -28,12 +32,22 @@ from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Metadata, Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 
 LOG = logging.getLogger(__name__)
 
 #: Seconds for which a pod may still get its node after the answer about evictions.
 _EXPECTED_SECONDS = 10.0
+
+#: Seconds after a look at a pod until the next one, unless a change of the pod is reported.
+_PAUSE_SECONDS = 1.0
+
+#: Seconds to wait for another thread's look at a pod. kube-scheduler waits for an extender for five.
+_WAIT_SECONDS = 2.0
+
+#: Number of pods that cannot be read after which the rest waits: an unreachable cluster takes seconds to fail.
+_MAX_FAILURES = 2
 
 
 class VictimPod(Struct):
@@ -108,6 +122,38 @@ class Pods(ClusterObjects, Protocol):
         """
 
 
+def claim_on_nominated_node(
+    pod: Pod, volumes: Sequence[Volume], queries: NodeQueries, cluster: ClusterObjects, lease: float
+) -> bool:
+    """Claim the storage of a pod on the node from which others are evicted for it, and return whether it was claimed.
+
+    ``volumes`` are all that have to be made for it. Nothing changes if a volume is being made already, or if the pod
+    holds claims for them on another node: it has been placed since. Raises
+    :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+    """
+    node = pod.nominated_node
+    if node is None or not volumes or any(volume.selected_node for volume in volumes):
+        return False
+    if all(queries.holds(pod.holder, volume.name, node) for volume in volumes):
+        return False
+    nodes = Nodes([Node(node, cluster.node_labels([node]).get(node, {}))])
+    decision, node_claim = queries.claim(volumes, nodes, pod.holder, lease, pod=pod.full_name, moves=False)
+    if node_claim is not None:
+        LOG.info("Pod %s: its storage is claimed on %s, from which pods are evicted for it", pod.full_name, node)
+        return True
+    if not decision.packing.fits.any():
+        LOG.info("Pod %s: pods are evicted for it from %s, whose room has gone meanwhile", pod.full_name, node)
+    return False
+
+
+@dataclass(slots=True, eq=False)
+class _ExpectedPod:
+    """A pod that may get a node: until when it is expected to, and when it was read last."""
+
+    until: float
+    read_at: float | None = None
+
+
 class Nominations:
     """The pods that may get a node by evictions. Thread-safe. ``lease`` is the number of seconds of a claim."""
 
@@ -116,49 +162,72 @@ class Nominations:
     ) -> None:
         self._queries, self._cluster, self._lease, self._clock = queries, cluster, lease, clock
         self._lock = threading.Lock()
-        #: The pods, ``namespace/name``, with the time until which they are expected to get a node.
-        self._expected: dict[str, float] = {}
+        #: The expected pods by name, ``namespace/name``, the latest one last.
+        self._expected: dict[str, _ExpectedPod] = {}
+        #: Held while a pod is read, so that no two threads read the same one.
+        self._reading = threading.Lock()
 
     def expect(self, pod: str) -> None:
         """Take note that a pod, ``namespace/name``, may get a node by evictions, or has got one."""
         with self._lock:
-            self._expected[pod] = self._clock() + _EXPECTED_SECONDS
+            self._expected.pop(pod, None)
+            self._expected[pod] = _ExpectedPod(self._clock() + _EXPECTED_SECONDS)
 
-    def claim(self) -> int:
-        """Claim the storage of the expected pods on their nodes, and return the number of these pods.
+    def claim(self, most: int) -> int:
+        """Claim the storage of expected pods on their nodes, and return the number of these pods.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+        At most ``most`` pods are read, those first that have not been read yet. A pod that cannot be read is logged,
+        and read again later.
         """
+        claimed, failures = 0, 0
+        for _ in range(most):
+            if failures == _MAX_FAILURES or not self._reading.acquire(timeout=_WAIT_SECONDS):
+                break
+            try:
+                due = self._next_due()
+                if due is None:
+                    break
+                name, expected = due
+                try:
+                    claimed += self._claim_for(name, expected)
+                except errors.Unavailable as error:
+                    failures += 1
+                    LOG.warning("Pod %s: its storage cannot be claimed for evictions now: %s", name, error.message)
+            finally:
+                self._reading.release()
+        return claimed
+
+    def _next_due(self) -> tuple[str, _ExpectedPod] | None:
+        """Return the pod to read next, and record that it is read now; None if no pod is due."""
         with self._lock:
             now = self._clock()
-            self._expected = {name: until for name, until in self._expected.items() if until > now}
-            expected = list(self._expected.items())
-        return sum(self._claim_for(name, until) for name, until in expected)
+            self._expected = {name: expected for name, expected in self._expected.items() if expected.until > now}
+            due = [
+                (name, expected)
+                for name, expected in reversed(self._expected.items())
+                if expected.read_at is None or now - expected.read_at >= _PAUSE_SECONDS
+            ]
+            if not due:
+                return None
+            name, expected = min(due, key=lambda pair: -1.0 if pair[1].read_at is None else pair[1].read_at)
+            expected.read_at = now
+            return name, expected
 
-    def _claim_for(self, name: str, until: float) -> bool:
+    def _claim_for(self, name: str, expected: _ExpectedPod) -> bool:
         namespace, _, pod_name = name.partition("/")
         pod = self._cluster.pod(namespace, pod_name)
-        node = None if pod is None or pod.spec.node_name else pod.nominated_node
-        if pod is not None and not pod.spec.node_name and node is None:
+        if pod is not None and not pod.spec.node_name and pod.nominated_node is None:
             return False
-        claimed = pod is not None and node is not None and self._claim_on(node, pod)
+        claimed = pod is not None and not pod.spec.node_name and self._claim_on_node(pod)
         with self._lock:
             # It may have been expected again meanwhile.
-            if self._expected.get(name) == until:
+            if self._expected.get(name) is expected:
                 del self._expected[name]
         return claimed
 
-    def _claim_on(self, node: str, pod: Pod) -> bool:
+    def _claim_on_node(self, pod: Pod) -> bool:
         try:
             volumes = pod_volumes.unprovisioned(pod, self._cluster)
         except errors.NotFound:
             return False
-        if not volumes or all(self._queries.holds(pod.holder, volume.name, node) for volume in volumes):
-            return False
-        nodes = Nodes([Node(node, self._cluster.node_labels([node]).get(node, {}))])
-        _, node_claim = self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
-        if node_claim is None:
-            LOG.info("Pod %s: pods are evicted for it from %s, whose room has gone meanwhile", pod.full_name, node)
-            return False
-        LOG.info("Pod %s: its storage is claimed on %s, from which pods are evicted for it", pod.full_name, node)
-        return True
+        return claim_on_nominated_node(pod, volumes, self._queries, self._cluster, self._lease)

@@ -103,6 +103,20 @@ def test_a_missing_claim_is_an_error(cluster: Cluster) -> None:
         unprovisioned(cluster, of_claim("data"))
 
 
+def test_a_volume_has_the_node_that_it_is_made_for(cluster: Cluster) -> None:
+    for name in ("here", "nowhere"):
+        cluster.add_claim(name)
+    cluster.claims["here"]["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": "n1"}
+    inline = {"name": "cache", "csi": {"driver": "disk.example.com"}}
+    template = {"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}
+    waiting = pod(of_claim("here"), of_claim("nowhere"), {"name": "scratch", **template}, inline)
+    selected = {volume.name: volume.selected_node for volume in pod_volumes.unprovisioned(waiting, cluster)}
+    assert selected == {"here": "n1", "nowhere": None, "redis-scratch": None, "cache (inline)": None}
+    waiting.spec.node_name = "n2"
+    [volume] = [volume for volume in pod_volumes.unprovisioned(waiting, cluster) if volume.storage_class is None]
+    assert volume.selected_node == "n2"
+
+
 def test_inline_volumes_have_no_storage_class(cluster: Cluster) -> None:
     inline = {"name": "cache", "csi": {"driver": "disk.example.com", "fsSize": "1Gi"}}
     assert unprovisioned(cluster, inline) == [Volume("cache (inline)", "disk.example.com", None, GI)]

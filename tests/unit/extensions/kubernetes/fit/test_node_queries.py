@@ -19,7 +19,7 @@ from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database, dialects
@@ -115,6 +115,79 @@ def test_the_emptiest_node_is_chosen_and_new_figures_apply_at_once(ledger: datab
     assert len(capacity.decide(volumes(8), NODES).fitting_nodes()) == 20
     patch(ledger, pools(8))
     assert capacity.decide(volumes(8), NODES).fitting_nodes() == [0]
+
+
+@pytest.fixture
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of volumes of each decision."""
+    counted: list[int] = []
+    real = node_decision.decide
+
+    def decide(columns: Any, claimed: Any, now: int, decided: Any, *arguments: Any) -> Any:
+        counted.append(len(decided))
+        return real(columns, claimed, now, decided, *arguments)
+
+    monkeypatch.setattr(node_decision, "decide", decide)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("change", "again"), [("renewed", False), ("released", False), ("ended", False), ("added", True), ("revived", True)]
+)
+def test_a_node_is_chosen_again_only_if_claims_were_added(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch, decisions: list[int], change: str, again: bool
+) -> None:
+    """Another pod's claim changes between a decision and the lock for its claim."""
+    patch(ledger, pools(10, 10))
+    capacity, hour = NodeQueries(ledger), datetime.timedelta(hours=1)
+    for holder in ("b", "c"):
+        assert capacity.claim(volumes(1), NODES, holder, 600, pod=f"default/{holder}")[1] is not None
+
+    def set_expiry(later: datetime.timedelta) -> None:
+        ledger.run(
+            lambda session: session.execute(
+                sa.update(tables.CsiClaim)
+                .where(tables.CsiClaim.holder == "b")
+                .values(expires_at=capacity_claims.now(session) + later)
+            )
+        )
+
+    if change == "revived":
+        set_expiry(-hour)
+    real = capacity._decide_unlocked
+
+    def decide_unlocked(*arguments: Any) -> Any:
+        decided = real(*arguments)
+        if change == "added":
+            other = NodeQueries(ledger)
+            assert other.claim(volumes(1), NODES, "d", 600, pod="default/d")[1] is not None
+        elif change == "released":
+            capacity.release("b")
+        else:
+            set_expiry(-hour if change == "ended" else hour)
+        decisions.clear()
+        return decided
+
+    monkeypatch.setattr(capacity, "_decide_unlocked", decide_unlocked)
+    assert capacity.claim(volumes(6, 1), NODES, "a", 600, pod="default/a")[1] is not None
+    assert decisions == ([2] if again else [])
+
+
+def test_a_claim_without_moves_keeps_active_claims_on_other_nodes(ledger: database.Database) -> None:
+    patch(ledger, pools(10, 10))
+    capacity, first, second = NodeQueries(ledger), Nodes([Node("n0", {})]), Nodes([Node("n1", {})])
+    assert capacity.claim(volumes(6), first, "a", 600, pod="default/redis")[1] is not None
+    decision, node_claim = capacity.claim(volumes(6), second, "a", 600, pod="default/redis", moves=False)
+    assert (decision.fitting_nodes(), node_claim) == ([0], None)
+    assert capacity.holds("a", "v0", "n0")
+    # The same node, and other volumes.
+    assert capacity.claim(volumes(6), first, "a", 600, pod="default/redis", moves=False)[1] is not None
+    assert capacity.claim(volumes(6, 1)[1:], second, "a", 600, pod="default/redis", moves=False)[1] is not None
+    ledger.run(
+        lambda session: session.execute(sa.update(tables.CsiClaim).values(expires_at=capacity_claims.now(session)))
+    )
+    assert capacity.claim(volumes(6), second, "a", 600, pod="default/redis", moves=False)[1] is not None
+    assert capacity.holds("a", "v0", "n1")
 
 
 def test_unchecked_volumes_need_no_claim(ledger: database.Database) -> None:

@@ -2,15 +2,19 @@
 """Victims of a preemption, in both forms of the call, and the nodes that remain."""
 
 import json
+import threading
+from concurrent import futures
 from typing import Any
 
 import pytest
 
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
-from tests.unit.extensions.kubernetes.fit.figures import DRIVER, LEASE, claims_of
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claims_of, patch
 from tonnage.extensions.kubernetes.cluster import objects
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import preemption
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
 from tonnage.extensions.kubernetes.fit.claim_revival import ClaimRevival
@@ -123,18 +127,18 @@ def test_no_other_pod_takes_the_storage_before_the_next_turn(
     assert not scheduler.fits("other", "b")
     assert held(written) == ["n1"]
     assert scheduler.fits("redis", "a")
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
 
 
 def test_a_pod_without_a_node_holds_nothing_and_is_forgotten(
     kube: KubeApi, scheduler: Scheduler, written: database.Database
 ) -> None:
     assert scheduler.evict_for("redis", "a") == ["n1"]
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
     scheduler.seconds = 11.0
     looks = len(kube.asked)
     kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
     assert (held(written), len(kube.asked)) == ([], looks)
 
 
@@ -150,9 +154,9 @@ def test_a_pod_that_needs_nothing_any_more_is_forgotten(
     else:
         kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
         kube.remove_claim("a")
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
     looks = len(kube.asked)
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
     assert (held(written), len(kube.asked)) == ([], looks)
 
 
@@ -162,8 +166,132 @@ def test_room_that_has_gone_meanwhile_is_not_claimed(
     assert scheduler.evict_for("redis", "a") == ["n1"]
     assert scheduler.fits("other", "b")
     kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
-    assert scheduler.nominations.claim() == 0
+    assert scheduler.nominations.claim(9) == 0
     assert (held(written), held(written, "other")) == ([], ["n1"])
+
+
+@pytest.fixture
+def placed(kube: KubeApi, written: database.Database) -> NodeQueries:
+    """A pod for which others were evicted from n1, and which has been placed on n2 since; both have room for it."""
+    patch(written, {"storage": [{"storageClassName": "fast", "pools": [{"name": "q", "capacity": "10Gi"}]}]})
+    queries = NodeQueries(written)
+    assert claim_on(queries, "n2", "redis", "a")
+    kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
+    return queries
+
+
+def claim_on(queries: NodeQueries, node: str, pod: str, claim: str) -> bool:
+    volume, nodes = Volume(claim, DRIVER, "fast", 6 * GI), Nodes([Node(node, {})])
+    return queries.claim([volume], nodes, f"uid of {pod}", LEASE, pod=f"default/{pod}")[1] is not None
+
+
+@pytest.mark.parametrize("progress", ["claimed", "being made", "being made without a claim"])
+def test_a_pod_that_has_been_placed_elsewhere_since_is_left_alone(
+    kube: KubeApi, scheduler: Scheduler, placed: NodeQueries, written: database.Database, progress: str
+) -> None:
+    if progress != "claimed":
+        kube.add_claim("a", "6Gi", "fast", node="n2")
+    if progress == "being made without a claim":
+        placed.release("uid of redis")
+    scheduler.nominations.expect("default/redis")
+    assert scheduler.nominations.claim(9) == 0
+    assert held(written) == ([] if progress == "being made without a claim" else ["n2"])
+    looks = len(kube.asked)
+    assert scheduler.nominations.claim(9) == 0
+    assert len(kube.asked) == looks
+
+
+def test_a_volume_that_is_being_made_keeps_all_claims_of_its_pod(
+    kube: KubeApi, scheduler: Scheduler, placed: NodeQueries, written: database.Database
+) -> None:
+    """kube-scheduler writes the node into one claim after the other."""
+    kube.add_claim("a", "6Gi", "fast", node="n2")
+    kube.add_claim("c", "1Gi", "fast")
+    kube.add_pod("redis", "uid of redis", claims=["a", "c"], nominated="n1")
+    scheduler.nominations.expect("default/redis")
+    assert scheduler.nominations.claim(9) == 0
+    assert held(written) == ["n2"]
+
+
+def test_a_claim_that_is_made_during_the_look_is_kept(
+    kube: KubeApi, scheduler: Scheduler, placed: NodeQueries, written: database.Database
+) -> None:
+    placed.release("uid of redis")
+    scheduler.nominations.expect("default/redis")
+    kube.before_read = lambda path: path.endswith("/persistentvolumeclaims/a") and claim_on(placed, "n2", "redis", "a")
+    assert scheduler.nominations.claim(9) == 0
+    assert held(written) == ["n2"]
+
+
+def reads_of_pods(kube: KubeApi) -> list[str]:
+    return [path.rpartition("/")[2] for path in kube.asked if "/pods/" in path]
+
+
+def test_a_look_reads_few_pods_and_none_twice_in_a_second(kube: KubeApi, scheduler: Scheduler) -> None:
+    for number in range(6):
+        kube.add_pod(f"p{number}", f"uid of p{number}", claims=["a"])
+        scheduler.nominations.expect(f"default/p{number}")
+    for _ in range(3):
+        scheduler.nominations.claim(4)
+    # The pod that was expected last comes first.
+    assert reads_of_pods(kube) == ["p5", "p4", "p3", "p2", "p1", "p0"]
+    scheduler.seconds = 1.0
+    scheduler.nominations.claim(4)
+    assert len(reads_of_pods(kube)) == 10
+    # A change of the pod is reported: it is not waited for.
+    scheduler.nominations.expect("default/p0")
+    scheduler.nominations.claim(1)
+    assert reads_of_pods(kube)[-1] == "p0"
+
+
+def test_a_decision_reads_few_pods(kube: KubeApi, scheduler: Scheduler) -> None:
+    for number in range(50):
+        scheduler.nominations.expect(f"default/p{number}")
+    assert scheduler.fits("other", "b")
+    assert len(reads_of_pods(kube)) == 4
+
+
+def test_a_pod_that_cannot_be_read_does_not_concern_others(
+    kube: KubeApi,
+    scheduler: Scheduler,
+    written: database.Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setitem(kube._pods, "broken", {"metadata": {"name": 1}})
+    kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
+    for pod in ("redis", "broken"):
+        scheduler.nominations.expect(f"default/{pod}")
+    assert not scheduler.fits("other", "b")
+    assert reads_of_pods(kube) == ["broken", "redis"]
+    assert held(written) == ["n1"]
+    assert "Pod default/broken: its storage cannot be claimed for evictions now: " in caplog.text
+
+
+def test_an_api_server_that_does_not_answer_is_not_tried_for_all_pods(kube: KubeApi, scheduler: Scheduler) -> None:
+    for number in range(6):
+        scheduler.nominations.expect(f"default/p{number}")
+    kube.failing["GET"] = 503
+    assert scheduler.nominations.claim(6) == 0
+    assert len(reads_of_pods(kube)) == 2
+
+
+def test_two_threads_do_not_read_the_same_pod(kube: KubeApi, scheduler: Scheduler, written: database.Database) -> None:
+    kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
+    scheduler.nominations.expect("default/redis")
+    answers, is_read = threading.Event(), threading.Event()
+    kube.before_read = lambda path: (is_read.set(), answers.wait(30)) if "/pods/" in path else None
+    with futures.ThreadPoolExecutor(2) as threads:
+        try:
+            first = threads.submit(scheduler.nominations.claim, 4)
+            assert is_read.wait(30)
+            second = threads.submit(scheduler.nominations.claim, 4)
+            # The second one decides after the pod has its claim.
+            assert futures.wait([second], 0.2).not_done
+        finally:
+            answers.set()
+        assert (first.result(30), second.result(30)) == (1, 0)
+    assert reads_of_pods(kube) == ["redis"]
 
 
 def test_another_process_learns_of_it_by_its_watch(
@@ -196,3 +324,24 @@ def test_the_claim_is_revived_and_renewed_while_pods_are_evicted(
     other = ClaimReleaser(written, cluster, 3600.0)
     assert other.run_once() == 0
     assert claims_of(written, "uid of redis") == [renewed]
+
+
+def test_the_revival_leaves_a_pod_that_has_been_placed_elsewhere_alone(
+    kube: KubeApi, placed: NodeQueries, written: database.Database, cluster: ClusterReader
+) -> None:
+    kube.add_claim("a", "6Gi", "fast", node="n2")
+    kube.add_claim("c", "1Gi", "fast")
+    kube.add_pod("redis", "uid of redis", claims=["a", "c"], nominated="n1")
+    placed.release("uid of redis")
+    ClaimRevival(written, placed, cluster, 60.0).ensure()
+    assert held(written) == ["n2"]
+
+
+def test_the_revival_tells_evictions_from_volumes_that_are_being_made(
+    kube: KubeApi, written: database.Database, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    kube.add_claim("a", "60Gi", "fast")
+    kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
+    with caplog.at_level("INFO"):
+        ClaimRevival(written, NodeQueries(written), cluster, 60.0).ensure()
+    assert caplog.messages == ["Pod default/redis: pods are evicted for it from n1, whose room has gone meanwhile"]
