@@ -8,6 +8,7 @@ scheduler shows the capacity in flight itself, which the claims in its ledger ha
 """
 
 import datetime
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +32,7 @@ _IN_FLIGHT = "in_flight_capacity_gb"
 _LONGEST_AGE = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Figures:
     """The pools and services of a cloud at a moment, by the clock of this machine in UTC."""
 
@@ -39,7 +40,7 @@ class Figures:
     services: tuple[Service, ...]
     read_at: datetime.datetime
 
-    @property
+    @functools.cached_property
     def backends(self) -> Mapping[str, Service]:
         """The service of each backend by its name; one of a cluster that is up stands for it."""
         backends: dict[str, Service] = {}
@@ -56,10 +57,11 @@ class Figures:
 
     def reported_at(self, pool: str) -> datetime.datetime | None:
         """Return the time of the last report of a pool."""
-        for row in self.pools:
-            if row.name == pool:
-                return _reported_at(row)
-        return None
+        return self._report_times.get(pool)
+
+    @functools.cached_property
+    def _report_times(self) -> Mapping[str, datetime.datetime | None]:
+        return {row.name: _reported_at(row) for row in self.pools}
 
     def contained_before(self, report_interval: float) -> datetime.datetime:
         """Return the time before which each pool's figures have all changes of its volumes."""

@@ -50,7 +50,8 @@ class CloudVolumes:
         self._client, self._choices, self._table, self._rules = client, choices, table, rules
         self._types = {volume_type.name: volume_type for volume_type in types}
         self._volumes = volumes
-        self._by_pool: dict[str, list[PlacedVolume]] | None = None
+        self._by_pool: dict[str, list[Volume]] | None = None
+        self._placed_by_pool: dict[str, list[PlacedVolume]] = {}
 
     def load(self, pools: Iterable[str]) -> None:
         """Read the volumes of all pools at once, unless they have been read."""
@@ -58,19 +59,21 @@ class CloudVolumes:
             return
         if self._volumes is None:
             self._volumes = self._client.volumes(), self._client.volumes_with_snapshots()
-        volumes, with_snapshots = self._volumes
-        by_pool: dict[str, list[PlacedVolume]] = defaultdict(list)
-        for volume in volumes:
+        by_pool: dict[str, list[Volume]] = defaultdict(list)
+        for volume in self._volumes[0]:
             if volume.pool is not None and not cloud_obstacles.is_copy(volume):
-                by_pool[volume.pool].append(self._placed(volume, volume.pool, volume.id in with_snapshots))
-        for placed in by_pool.values():
-            placed.sort(key=lambda volume: (-volume.size_gb, volume.id))
+                by_pool[volume.pool].append(volume)
         self._by_pool = by_pool
 
     def of(self, pool: str) -> list[PlacedVolume]:
         """Return the volumes of a pool, the largest first."""
         self.load([pool])
-        return list((self._by_pool or {}).get(pool, ()))
+        if pool not in self._placed_by_pool and self._by_pool is not None and self._volumes is not None:
+            with_snapshots = self._volumes[1]
+            volumes = sorted(self._by_pool.get(pool, ()), key=lambda volume: (-volume.size, volume.id))
+            placed = [self._placed(volume, pool, volume.id in with_snapshots) for volume in volumes]
+            self._placed_by_pool[pool] = placed
+        return self._placed_by_pool.get(pool, [])
 
     def read(self, ids: Sequence[str]) -> Mapping[str, PlacedVolume]:
         """Return volumes by their ids, without those that are in no pool. Each is read when it is looked up."""
