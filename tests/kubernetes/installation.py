@@ -137,17 +137,17 @@ class Installation:
         self.extenders.append(new)
         assert (old.stop(), "Traceback" in old.log) == (0, False), old.log
 
-    def patch(self, body: dict[str, Any]) -> None:
-        """Patch the driver, as its writers do."""
-        self._request("PATCH", "--data", json.dumps(body), "--header", "Content-Type: application/json")
+    def patch(self, body: dict[str, Any], driver: str = DRIVER) -> None:
+        """Patch a driver, as its writers do."""
+        self._request(driver, "PATCH", "--data", json.dumps(body), "--header", "Content-Type: application/json")
 
-    def remove_driver(self) -> None:
-        """Remove the driver, with its figures and the claims on it."""
-        self._request("DELETE")
+    def remove_driver(self, driver: str = DRIVER) -> None:
+        """Remove a driver, with its figures and the claims on it."""
+        self._request(driver, "DELETE")
 
-    def _request(self, method: str, *arguments: str) -> None:
+    def _request(self, driver: str, method: str, *arguments: str) -> None:
         [pod, *_] = [each for each in self.extenders if each.running]
-        url = f"http://127.0.0.1:8776/v3/csi-drivers/{DRIVER}"
+        url = f"http://127.0.0.1:8776/v3/csi-drivers/{driver}"
         pod.forward("curl", "--silent", "--show-error", "--fail-with-body", "--request", method, url, *arguments)
 
     def set_capacities(self, **capacities: str) -> None:

@@ -31,6 +31,9 @@ _PODS = 40
 
 _READY_SECONDS = 120.0
 
+#: The node that all pods are on.
+NODE = "n1"
+
 #: Data of ConfigMaps, by the name of the ConfigMap, that are not those of the cluster.
 ConfigMaps = Mapping[str, Mapping[str, str]]
 
@@ -97,7 +100,7 @@ class Pod:
         hosts = {f"/etc/{name}": self._machine.folder / name for name in ("hosts", "nsswitch.conf")}
         files = {**hosts, **self._mounts, **self._image.files}
         pairs = [each for target, source in files.items() for each in (source, target)]
-        user = [str(self._security["runAsUser"]), str(self._security["runAsGroup"])]
+        user = [str(self._security["runAsUser"]), str(self._security.get("runAsGroup", 0))]
         command = [*self._container["command"], *self._container.get("args", ())]
         self._process = self._machine.run(
             self._node,
@@ -112,8 +115,15 @@ class Pod:
 
     def _in_environment(self, command: Sequence[str]) -> list[str]:
         variables = [f"{name}={value}" for name, value in self.environment.items()]
-        variables += [f"{each['name']}={each['value']}" for each in self._container.get("env", ())]
+        variables += [f"{each['name']}={self._value(each)}" for each in self._container.get("env", ())]
         return ["/usr/bin/env", "-i", "-C", self._image.folder, *variables, *command]
+
+    def _value(self, variable: dict[str, Any]) -> str:
+        """Return the value of a variable, which may be that of a field of the pod."""
+        if "valueFrom" not in variable:
+            return str(variable["value"])
+        fields = {"metadata.name": self.name, "spec.nodeName": NODE}
+        return fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
 
     @property
     def log(self) -> str:
@@ -127,7 +137,8 @@ class Pod:
 
     def execute(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in the container, as ``kubectl exec`` does."""
-        user = ["--setuid", str(self._security["runAsUser"]), "--setgid", str(self._security["runAsGroup"])]
+        group = str(self._security.get("runAsGroup", 0))
+        user = ["--setuid", str(self._security["runAsUser"]), "--setgid", group]
         inside = ["nsenter", "--target", str(self._process.pid), "--net", "--mount", "--root", *user, "--"]
         return subprocess.run(
             [*inside, *self._in_environment(command)], capture_output=True, text=True, check=False, timeout=120
@@ -225,7 +236,7 @@ class Kubelet:
         arguments: Sequence[str] = (),
         account: str | None = None,
     ) -> Pod:
-        """Start a pod of a Deployment or of a Job.
+        """Start a pod of a Deployment, of a DaemonSet or of a Job.
 
         ``config_maps`` replaces data of the cluster, ``arguments`` are added to the command, and ``account`` is another
         service account.
@@ -246,9 +257,12 @@ class Kubelet:
     def _mounts(
         self, pod: str, namespace: str, spec: dict[str, Any], config_maps: ConfigMaps
     ) -> dict[str, pathlib.Path]:
-        group = spec["securityContext"]["fsGroup"]
+        group = spec["securityContext"].get("fsGroup", 0)
         volumes = {}
         for volume in spec["volumes"]:
+            if "hostPath" in volume:
+                volumes[volume["name"]] = pathlib.Path(volume["hostPath"]["path"])
+                continue
             folder = volumes[volume["name"]] = self._machine.folder / f"{pod}-{volume['name']}"
             folder.mkdir()
             if "emptyDir" in volume:
