@@ -156,6 +156,8 @@ def test_another_namespace_is_refused() -> None:
         ({"agents": {"local": {}}}, "missing property 'configuration'"),
         ({"agents": {"local": {"configuration": "x"}}}, "agents report to the scheduler of Tonnage"),
         ({"admission": {"failurePolicy": "Retry"}}, "at '/admission/failurePolicy'"),
+        ({"admission": {"excludedNamespaces": ["A b"]}}, "at '/admission/excludedNamespaces/0'"),
+        ({"admission": {"sources": "10.0.0.2"}}, "at '/admission/sources'"),
         ({"admission": {"enabled": True}}, "the API server has to trust the admission"),
         (
             {"admission": {"enabled": True, "caBundle": "eA=="}, "extender": {"reserves": False}},
@@ -237,6 +239,25 @@ def test_the_admission_is_there_when_it_is_on(cert_manager: bool) -> None:
     assert service_port["targetPort"] in ports
     [container] = after["Deployment", "tonnage-extender"]["spec"]["template"]["spec"]["containers"]
     assert service_port["targetPort"] not in [port["containerPort"] for port in container["ports"]]
+
+
+@pytest.mark.parametrize("excluded", [[], ["databases", manifests.NAMESPACE]])
+def test_volumes_that_tonnage_depends_on_do_not_wait_for_it(excluded: list[str]) -> None:
+    values = {"enabled": True, "caBundle": "eA==", "excludedNamespaces": excluded}
+    [webhook] = render(admission=values)["ValidatingWebhookConfiguration", "tonnage-admission"]["webhooks"]
+    [term] = webhook["namespaceSelector"]["matchExpressions"]
+    assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert term["values"] == [manifests.NAMESPACE, *excluded[:1]]
+
+
+@pytest.mark.parametrize("sources", [[], [{"ipBlock": {"cidr": "10.0.0.2/32"}}]])
+def test_the_admission_is_reached_from_its_sources(sources: list[dict[str, Any]]) -> None:
+    rules = {}
+    for enabled in (False, True):
+        objects = render(admission={"enabled": enabled, "caBundle": "eA==", "sources": sources})
+        rules[enabled] = objects["NetworkPolicy", "tonnage-extender"]["spec"]["ingress"]
+    [rule] = [rule for rule in rules[True] if rule not in rules[False]]
+    assert rule == {"ports": [{"port": 8780, "protocol": "TCP"}], **({"from": sources} if sources else {})}
 
 
 def test_metrics_have_a_user_a_service_and_a_monitor() -> None:

@@ -228,8 +228,15 @@ MUTATIONS = (
     Mutation(
         "A node is admitted after claims have been revived.",
         "extensions/kubernetes/admission/volume_admission.py",
-        "        self._before_claims()\n",
+        "            self._before_claims()\n",
         "",
+        (guards.VOLUME_ADMISSION,),
+    ),
+    Mutation(
+        "A call does not move claims of a pod with a volume that is being made.",
+        "extensions/kubernetes/admission/volume_admission.py",
+        "            if volume.selected_node not in (None, node):\n",
+        "            if False:\n",
         (guards.VOLUME_ADMISSION,),
     ),
     Mutation(

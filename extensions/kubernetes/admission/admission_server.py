@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission of claims over HTTPS, for the API server of the cluster.
 
-The API server of a managed cluster shows no certificate. So this is a listener of its own, and whoever reaches it can
-do no more than claim capacity for pods that wait.
+The API server of a managed cluster shows no certificate. So this is a listener of its own. Whoever reaches it can claim
+capacity for pods that wait, and move the claims of those whose volumes are not being made yet.
 """
 
 import logging

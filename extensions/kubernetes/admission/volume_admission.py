@@ -5,6 +5,9 @@ kube-scheduler writes the node of its choice into each claim of a pod (``volume.
 provisioner makes the volumes when it sees that. The API server asks this admission in between. If the node takes all
 volumes of the pod together, their capacity is claimed; otherwise the change is refused before any volume is made, and
 kube-scheduler tries the pod again.
+
+Whoever reaches the port can send such a call. So the claims of the cluster are read, and a pod with a volume that is
+being made keeps its claims on that node, whatever the call says.
 """
 
 import logging
@@ -13,6 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import PersistentVolumeClaim, Pod
@@ -75,7 +79,8 @@ class AnsweredReview(Struct, rename="camel"):
 class VolumeAdmission:
     """Decides on changes of claims. ``lease`` is the number of seconds of a claim on capacity. Thread-safe.
 
-    ``before_claims`` is called before, and may raise :class:`~tonnage.capacity.errors.Unavailable`.
+    ``before_claims`` is called before, and may raise :class:`~tonnage.capacity.errors.Unavailable`. A dry run calls and
+    writes nothing.
     """
 
     def __init__(
@@ -87,7 +92,7 @@ class VolumeAdmission:
     def review(self, raw: bytes) -> AnsweredReview:
         """Return whether the node that a claim has got takes all volumes of its pod.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request,
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request or one that is no update,
         :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Unavailable` if it cannot be
         decided.
         """
@@ -102,7 +107,11 @@ class VolumeAdmission:
         claim, before = request.object, request.old_object
         if claim is None or claim.selected_node is None or claim.spec.volume_name:
             return None
-        if before is not None and before.selected_node == claim.selected_node:
+        if before is None:
+            raise errors.InvalidInput(
+                "request.oldObject is missing: let the webhook's rule name the operation UPDATE alone"
+            )
+        if before.selected_node == claim.selected_node:
             return None
         namespace, name = claim.metadata.namespace, claim.metadata.name
         pods = self._cluster.pods_with_claim(namespace, name)
@@ -111,11 +120,13 @@ class VolumeAdmission:
             return None
         # kube-scheduler does not tell which of several pods it places. All wait for this volume on one node.
         pod = min(pods, key=lambda waiting: (waiting.metadata.creation_timestamp or "", waiting.metadata.name))
-        self._before_claims()
-        if not request.dry_run and self._queries.holds(pod.holder, name, claim.selected_node):
-            return None
+        if not request.dry_run:
+            self._before_claims()
+            if self._queries.holds(pod.holder, name, claim.selected_node):
+                return None
         refusal = self._claim(pod, claim.selected_node, request.dry_run)
-        extender_instruments.ADMISSIONS.labels("allowed" if refusal is None else "refused").inc()
+        if not request.dry_run:
+            extender_instruments.ADMISSIONS.labels("allowed" if refusal is None else "refused").inc()
         if refusal is None:
             return None
         LOG.info("Pod %s: its volumes are not made on %s: %s", pod.full_name, claim.selected_node, refusal)
@@ -124,6 +135,9 @@ class VolumeAdmission:
     def _claim(self, pod: Pod, node: str, dry_run: bool) -> str | None:
         """Claim the capacity for all volumes of a pod on a node, and return the reason if there is none."""
         volumes = pod_volumes.unprovisioned(pod, self._cluster)
+        for volume in volumes:
+            if volume.selected_node not in (None, node):
+                return f"volume '{volume.name}' is being made for node {volume.selected_node}"
         nodes = Nodes([Node(node, self._cluster.node_labels([node]).get(node, {}))])
         if dry_run:
             decision = self._queries.decide(volumes, nodes, pod.holder)

@@ -148,6 +148,12 @@ def test_the_admission_is_where_the_api_server_looks(conf: cfg.ConfigOpts) -> No
     }
     # Nothing of Tonnage may keep a cluster from making volumes, unless somebody wants that.
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "NoneOnDryRun")
+    [term] = webhook["namespaceSelector"]["matchExpressions"]
+    assert term == {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": [service["metadata"]["namespace"]],
+    }
 
 
 def test_probes_of_the_publisher_read_its_state_file(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:

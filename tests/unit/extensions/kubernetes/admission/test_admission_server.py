@@ -67,7 +67,8 @@ def call(size: str = "6Gi") -> dict[str, Any]:
         },
         "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": size}}},
     }
-    request = {"uid": "r1", "operation": "UPDATE", "object": claim, "oldObject": None}
+    before = {**claim, "metadata": {"name": "data", "namespace": "default"}}
+    request = {"uid": "r1", "operation": "UPDATE", "object": claim, "oldObject": before}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 

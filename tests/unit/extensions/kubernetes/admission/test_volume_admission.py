@@ -12,6 +12,7 @@ from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, claim_for_p
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.admission.volume_admission import VolumeAdmission
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.fit import extender_instruments
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db import database
 
@@ -45,8 +46,8 @@ class Calls:
         old = self._kube._objects[CLAIMS.format("default", claim)]
         notes = {} if node is None else {"annotations": {"volume.kubernetes.io/selected-node": node}}
         new = {**old, "metadata": {**old["metadata"], **notes}}
-        asked = {"uid": "r1", "operation": "UPDATE", "object": new, "oldObject": old, "dryRun": False, **request}
-        raw = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+        body = {"uid": "r1", "operation": "UPDATE", "object": new, "oldObject": old, "dryRun": False, **request}
+        raw = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": body})
         answer = self.admission.review(raw.encode())
         assert (answer.api_version, answer.kind, answer.response.uid) == (
             "admission.k8s.io/v1",
@@ -113,10 +114,49 @@ def test_a_change_of_node_replaces_the_claims(calls: Calls, kube: KubeApi, writt
     assert [claim.node for claim in claims_of(written)] == ["n2"]
 
 
+def admissions() -> float:
+    """Return the number of decisions in the metrics."""
+    [metric] = extender_instruments.ADMISSIONS.collect()
+    return sum(sample.value for sample in metric.samples if sample.name.endswith("_total"))
+
+
 def test_a_trial_claims_nothing(calls: Calls, kube: KubeApi, written: database.Database) -> None:
+    before = admissions()
     assert not calls.select("a", dryRun=True)["allowed"]
     kube.add_pod("redis", "u1", claims=["a"])
     assert calls.select("a", dryRun=True) == ALLOWED
+    assert claims_of(written) == []
+    # A revival writes claims too.
+    assert (calls.revivals, admissions()) == (0, before)
+    assert calls.select("a") == ALLOWED
+    assert (calls.revivals, admissions()) == (1, before + 1)
+
+
+@pytest.mark.parametrize("reviewed", ["a", "b"])
+def test_a_claim_stays_on_the_node_that_a_volume_is_being_made_for(
+    calls: Calls, kube: KubeApi, written: database.Database, reviewed: str
+) -> None:
+    """The call shows no selected node, as a forged one may. What the API server has stored counts."""
+    for name in ("a", "b"):
+        kube.add_claim(name, "4Gi", "shared")
+    kube.add_class("shared", DRIVER)
+    assert calls.select("a") == ALLOWED
+    before = claims_of(written)
+    assert [claim.node for claim in before] == ["n1", "n1"]
+    kube.add_claim("a", "4Gi", "shared", node="n1")
+    old = {"metadata": {"name": reviewed}, "spec": {}}
+    answer = calls.select(reviewed, "n2", oldObject=old)
+    assert answer == {
+        "allowed": False,
+        "message": "node n2 does not take the volumes of pod default/redis: volume 'a' is being made for node n1",
+    }
+    assert claims_of(written) == before
+    assert calls.select("b") == ALLOWED
+
+
+def test_a_call_without_the_claim_as_it_is_is_refused(calls: Calls, written: database.Database) -> None:
+    with pytest.raises(errors.InvalidInput, match=r"request\.oldObject is missing"):
+        calls.select("a", oldObject=None)
     assert claims_of(written) == []
 
 
@@ -160,6 +200,7 @@ def test_a_look_that_fails_is_no_decision(calls: Calls, kube: KubeApi) -> None:
                     "apiVersion": "admission.k8s.io/v1",
                     "request": {
                         "uid": "r1",
+                        "oldObject": {"metadata": {"name": "a"}, "spec": {}},
                         "object": {
                             "metadata": {"name": "a", "annotations": {"volume.kubernetes.io/selected-node": "n1"}},
                             "spec": {},
