@@ -91,6 +91,7 @@ class CloudPlan(plan_commands.Plan):
     """
 
     options = OPTIONS
+    has_json = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
