@@ -2,6 +2,7 @@
 """200 pods for too few nodes, two kube-schedulers, extenders that are killed: exactly the pods that fit are bound."""
 
 import dataclasses
+import datetime
 import itertools
 import logging
 import statistics
@@ -63,9 +64,13 @@ class Storage:
         self._reported_at = 0.0
 
     def report(self) -> None:
-        """Write the free capacity of each node, for both classes, which have the same disks."""
+        """Write the free capacity of each node, for both classes, which have the same disks.
+
+        Reports have an expiry, as those of agents: one without a change is a later report too, and settles claims.
+        """
+        expiry = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)).isoformat()
         pools = [
-            {"name": node, "nodeList": [node], "capacity": str(free), "backingId": node}
+            {"name": node, "nodeList": [node], "capacity": str(free), "backingId": node, "expiryTime": expiry}
             for node, free in self.provisioner.free.items()
         ]
         storage = [{"storageClassName": name, "pools": pools} for name in (CLASS, OTHER_CLASS)]
