@@ -232,7 +232,7 @@ def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count:
     moved = [step["volume_id"] for step in shown["steps"] if step["state"] == "moved"]
     assert sorted(moved) == sorted(content), "each volume was moved once"
     assert {step["state"] for step in shown["steps"]} <= {"moved", "failed", "skipped"}
-    assert {step["volume_id"] for step in shown["steps"] if step["state"] == "failed"} >= set(list(content)[:_FAILING])
+    assert len(failures(tonnage, plan["id"])) >= _FAILING
     tonnage.check_at_rest()
     assert tonnage.files("old") == {}
     places = {name: backend for backend in ("new", "spare") for name in tonnage.files(backend)}

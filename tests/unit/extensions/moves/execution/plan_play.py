@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tests.unit.extensions.moves.execution import plan_checks
 from tests.unit.extensions.moves.execution.plan_world import TIMES
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.play import Chances, Play
@@ -102,7 +103,7 @@ class PlanPlay(Play):
     def carry_on(self) -> None:
         """The executor of a scheduler takes its next steps, whether or not it is its turn."""
         self.executor(self.scheduler).work()
-        self._check_plans()
+        plan_checks.check(self.world)
 
     def change_plan(self) -> None:
         """An administrator pauses, resumes or stops a plan."""
@@ -127,38 +128,15 @@ class PlanPlay(Play):
                     break
                 self.world.settle()
                 checks.check(self.world, self.by_hand)
-            self._check_plans()
+            plan_checks.check(self.world)
             self._check_ended(running)
         finally:
             self.depth -= 1
         super().rest()
 
-    def _check_plans(self) -> None:
-        """At any moment no pool belongs to two plans, and all steps of a plan use its pools."""
-        orphans = self.world.rows(
-            "SELECT s.plan_id, s.number FROM move_steps s WHERE s.state IN ('waiting', 'moving') AND (s.source NOT IN "
-            "(SELECT pool FROM move_plan_pools h WHERE h.plan_id = s.plan_id) OR s.target NOT IN "
-            "(SELECT pool FROM move_plan_pools h WHERE h.plan_id = s.plan_id))"
-        )
-        assert orphans == []
-        requests = self.world.rows(
-            "SELECT request_id, COUNT(*) FROM claims WHERE verb = 'migrate' AND request_id LIKE 'move-%' "
-            "GROUP BY request_id HAVING COUNT(*) > 1"
-        )
-        assert requests == [], "a move was started twice"
-
     def _check_ended(self, running: set[Any]) -> None:
-        plans = self.world.rows("SELECT id, state, message FROM move_plans")
-        for plan_id, state, message in plans:
-            assert state in (tables.FINISHED, tables.FAILED, tables.STOPPED), (plan_id, state, message)
-            assert message, (plan_id, state)
+        plan_checks.check_ended(self.world)
+        for plan_id, state in self.world.rows("SELECT id, state FROM move_plans"):
             target = self.emptied.get(str(plan_id))
             if state == tables.FINISHED and target is not None and plan_id in running:
-                left = self.world.rows(
-                    "SELECT v.id, p.name FROM volumes v JOIN pools p ON p.id = v.pool_id WHERE p.name = "
-                    f"'{target}' OR p.name LIKE '{target}#%'"
-                )
-                assert left == [], (plan_id, message)
-        steps = self.world.rows("SELECT plan_id, number, state, message FROM move_steps")
-        assert {step[2] for step in steps} <= {tables.MOVED, tables.STEP_FAILED, tables.SKIPPED}, steps
-        assert all(step[3] for step in steps if step[2] != tables.MOVED), steps
+                plan_checks.check_empty(self.world, target)
