@@ -3,9 +3,10 @@
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -118,6 +119,7 @@ class Cloud:
             }
             for volume in self.volumes
         ]
+        backends_of = {number: backends[backend_of(name)] for name, number in numbers.items()}
         with engine.begin() as connection:
             connection.execute(
                 sa.insert(models.Backend), [{"id": number, "name": name} for name, number in backends.items()]
@@ -135,8 +137,29 @@ class Cloud:
                     sa.insert(volume_types.ExtraSpec).values(volume_type_id=name, key="media", value=name)
                 )
             for start in range(0, len(rows), _ROWS):
-                connection.execute(sa.insert(models.Volume), rows[start : start + _ROWS])
+                part = rows[start : start + _ROWS]
+                connection.execute(sa.insert(models.Volume), part)
+                connection.execute(sa.insert(models.Claim), [_claim(row, backends_of[row["pool_id"]]) for row in part])
         return database.Database(engine)
+
+
+def _claim(volume: Mapping[str, Any], backend_id: int) -> dict[str, Any]:
+    """Return the claim of a volume that was created long ago."""
+    size_gb, is_thick = volume["size_gb"], volume["provisioning"] == "thick"
+    return {
+        "id": volume["id"],
+        "volume_id": volume["id"],
+        "request_id": volume["id"],
+        "backend_id": backend_id,
+        "pool_id": volume["pool_id"],
+        "verb": "create",
+        "state": "confirmed",
+        "size_gb": size_gb,
+        "physical_gb": size_gb if is_thick else 0,
+        "target_size_gb": size_gb,
+        "provisioning": volume["provisioning"],
+        "contained": True,
+    }
 
 
 def draw(seed: int, pools: int, volumes_per_pool: int) -> Cloud:

@@ -108,20 +108,22 @@ def _copies(session: orm.Session, volume_ids: Collection[str]) -> dict[str, froz
     given up orders the purge of the copy in its target, so it never begins there.
     """
     claim, pool, table = models.Claim, models.Pool, models.Discrepancy
-    claimed = (
-        sa.select(claim.volume_id, pool.name)
-        .join(pool, pool.id == claim.pool_id)
-        .where(claim.volume_id.in_(volume_ids), claim.state.in_(pool_counters.LIVE))
-    )
-    listed = (
-        sa.select(table.volume_id, pool.name)
-        .join(pool, pool.id == table.pool_id)
-        .where(table.volume_id.in_(volume_ids), table.category.in_(listings.EXTERNAL))
-    )
-    rows = [row for statement in (claimed, listed) for row in session.execute(statement)]
-    return {
-        volume_id: frozenset(name for of_volume, name in rows if of_volume == volume_id) for volume_id in volume_ids
-    }
+    pools: dict[str, set[str]] = {volume_id: set() for volume_id in volume_ids}
+    for chunk in dialects.in_chunks(pools):
+        claimed = (
+            sa.select(claim.volume_id, pool.name)
+            .join(pool, pool.id == claim.pool_id)
+            .where(claim.volume_id.in_(chunk), claim.state.in_(pool_counters.LIVE))
+        )
+        listed = (
+            sa.select(table.volume_id, pool.name)
+            .join(pool, pool.id == table.pool_id)
+            .where(table.volume_id.in_(chunk), table.category.in_(listings.EXTERNAL))
+        )
+        for statement in (claimed, listed):
+            for volume_id, name in session.execute(statement):
+                pools[volume_id].add(name)
+    return {volume_id: frozenset(names) for volume_id, names in pools.items()}
 
 
 def resolve(item: Work, lookup: Lookup) -> list[RequestSpec]:

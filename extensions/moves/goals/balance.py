@@ -44,17 +44,19 @@ class Balance(LevelGoal):
         ceilings = np.array([highest * figures[name][1] if name in figures else -np.inf for name in model.pools.names])
         text = f"balance {len(figures)} pools within {self._points:g} points of their mean, {100 * mean:.1f} %"
         order = sorted(figures, key=lambda name: (-figures[name][0] / figures[name][1], name))
-        model.load_volumes([name for name in order if figures[name][0] > highest * figures[name][1]])
+        demands = [
+            room.Demand(name, needed, lambda volume: volume.size_gb, ceilings)
+            for name in order
+            if (needed := figures[name][0] - highest * figures[name][1]) > 0
+        ]
+        model.load_volumes([demand.pool for demand in demands])
+        model.in_full(room.first_choices(model, demands))
         above: list[str] = []
         staying: list[StayingVolume] = []
-        for name in order:
-            used, limit = figures[name]
-            needed = used - highest * limit
-            if needed <= 0:
-                break
-            demand = room.Demand(name, needed, lambda volume: volume.size_gb, ceilings)
+        for demand in demands:
             if (stuck := room.free(model, demand)) is not None:
-                above.append(f"{name} stays at {100 * used / limit:.1f} %")
+                used, limit = figures[demand.pool]
+                above.append(f"{demand.pool} stays at {100 * used / limit:.1f} %")
                 staying += stuck
         if above:
             return model.plan(text, "; ".join(above), is_reached=False, staying=staying)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of pools as a plan needs them: the request that their move makes, or why they cannot be moved."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,11 +22,17 @@ from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec
 from tonnage.scheduler.steps import moves
 
 
+def give_way() -> None:
+    """Let other threads go on, the decisions above all: a plan may take a minute."""
+    time.sleep(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacedVolume:
     """A volume in a pool. ``spec`` is None for one that cannot be moved, for the ``reason``.
 
-    ``state`` is kept with the step of its move: by it a change of the volume shows later.
+    ``spec`` is None too for a volume of which no more than its size has been read (``is_brief``): most volumes stay
+    where they are. ``state`` is kept with the step of its move: by it a change of the volume shows later.
     """
 
     id: str
@@ -35,6 +42,12 @@ class PlacedVolume:
     spec: RequestSpec | None
     reason: str = ""
     state: Mapping[str, Any] | None = None
+    is_brief: bool = False
+
+    @property
+    def may_move(self) -> bool:
+        """Whether no reason is known why it stays."""
+        return self.is_brief or self.spec is not None
 
     def staying(self, reason: str) -> StayingVolume:
         """Return the volume as one that stays for a reason."""
@@ -54,7 +67,7 @@ class VolumeReader(Protocol):
         """Return the rows that requests refer to."""
 
     def of(self, pool: str) -> list[PlacedVolume]:
-        """Return the volumes of a pool, the largest first."""
+        """Return the volumes of a pool, the largest first; those that are brief are read in full later."""
 
 
 class PlacedVolumes:
@@ -71,18 +84,25 @@ class PlacedVolumes:
             return
         self._by_pool.update({name: [] for name in names})
         with self._database.reading() as session:
-            ids: list[str] = []
+            unusual: list[str] = []
             for chunk in dialects.in_chunks(names):
-                of_pools = (
-                    sa.select(models.Volume.id)
-                    .join(models.Pool, models.Pool.id == models.Volume.pool_id)
-                    .where(models.Pool.name.in_(chunk))
-                )
-                ids += session.scalars(of_pools)
-            for volume in _read(session, ids):
+                for part in _brief_rows(session, chunk):
+                    give_way()
+                    for volume_id, size_gb, provisioning, status, group_id, pool in part:
+                        if status != "available" or group_id is not None:
+                            unusual.append(volume_id)
+                            continue
+                        is_thick = provisioning == Provisioning.THICK
+                        self._by_pool[pool].append(
+                            PlacedVolume(
+                                id=volume_id, size_gb=size_gb, pool=pool, is_thick=is_thick, spec=None, is_brief=True
+                            )
+                        )
+            # Of these the reason is told why they stay.
+            for placed in _read(session, unusual):
                 # A volume may have gone elsewhere between the two statements.
-                if volume.pool in self._by_pool:
-                    self._by_pool[volume.pool].append(volume)
+                if placed.pool in self._by_pool:
+                    self._by_pool[placed.pool].append(placed)
         for name in names:
             self._by_pool[name].sort(key=lambda volume: (-volume.size_gb, volume.id))
 
@@ -102,14 +122,28 @@ class PlacedVolumes:
         return self._by_pool[pool]
 
 
+def _brief_rows(session: orm.Session, pools: Sequence[str]) -> Iterator[Sequence[Sequence[Any]]]:
+    """Yield the volumes of pools in parts: id, size, provisioning, status, group and pool."""
+    volume, pool = models.Volume, models.Pool
+    statement = (
+        sa.select(volume.id, volume.size_gb, volume.provisioning, volume.status, volume.group_id, pool.name)
+        .join(pool, pool.id == volume.pool_id)
+        .where(pool.name.in_(pools))
+    )
+    rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
+    return rows.partitions()
+
+
 def _read(session: orm.Session, ids: Sequence[str]) -> Iterator[PlacedVolume]:
     """Yield the volumes with these ids that are in a pool."""
-    requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in ids]
-    lookup = resolution.read_references(session, requests)
-    for request in requests:
-        row = lookup.volumes.get(request.message.volume_id)
-        if row is not None and row.pool is not None:
-            yield _placed(request, row, row.pool.name, lookup)
+    for chunk in dialects.in_chunks(ids):
+        give_way()
+        requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in chunk]
+        lookup = resolution.read_references(session, requests)
+        for request in requests:
+            row = lookup.volumes.get(request.message.volume_id)
+            if row is not None and row.pool is not None:
+                yield _placed(request, row, row.pool.name, lookup)
 
 
 def _placed(request: Move, row: models.Volume, pool: str, lookup: Lookup) -> PlacedVolume:

@@ -31,7 +31,7 @@ from tonnage.capacity.pools.columns import Formula
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request
-from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, VolumeReader
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, VolumeReader, give_way
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolChange, PoolLevel, StayingVolume
 from tonnage.scheduler.requests.placement_requests import Single
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
@@ -72,16 +72,42 @@ class PoolModel:
         self.pools, self.rules, self._volumes, self._held = pools, rules, volumes, held
         self.sources: set[str] = set()
         self._steps: list[_Step] = []
+        self._moved: set[str] = set()
+        #: The volumes that were brief, by their ids; None for one that is gone.
+        self._read: dict[str, PlacedVolume | None] = {}
         #: The levels of pools before the first move that used each.
         self._before: dict[str, PoolLevel] = {}
 
     def volumes(self, pool: str) -> list[PlacedVolume]:
         """Return the volumes that are in a pool by the ledger and that no move of the plan takes, the largest first."""
-        moved = {step.volume.id for step in self._steps}
-        volumes = [volume for volume in self._volumes.of(pool) if volume.id not in moved]
+        return self.in_full(self.candidates(pool))
+
+    def candidates(self, pool: str) -> list[PlacedVolume]:
+        """Return the same volumes, of which some are brief: see :meth:`in_full`."""
+        volumes = [volume for volume in self._volumes.of(pool) if volume.id not in self._moved]
         if (obstacle := self._obstacle_in(pool)) is None:
             return volumes
-        return [volume if volume.spec is None else replace(volume, spec=None, reason=obstacle) for volume in volumes]
+        return [
+            replace(volume, spec=None, reason=obstacle, is_brief=False) if volume.may_move else volume
+            for volume in volumes
+        ]
+
+    def in_full(self, volumes: Sequence[PlacedVolume]) -> list[PlacedVolume]:
+        """Return volumes with the requests that their moves make, in the same order.
+
+        One that has left its pool meanwhile, or has another size, cannot be moved.
+        """
+        missing = [volume.id for volume in volumes if volume.is_brief and volume.id not in self._read]
+        if missing:
+            read = self._volumes.read(missing)
+            self._read.update({volume_id: read.get(volume_id) for volume_id in missing})
+        return [self._in_full(volume) if volume.is_brief else volume for volume in volumes]
+
+    def _in_full(self, volume: PlacedVolume) -> PlacedVolume:
+        read = self._read[volume.id]
+        if read is None or (read.pool, read.size_gb) != (volume.pool, volume.size_gb):
+            return replace(volume, reason=f"volume {volume.id} has changed meanwhile", is_brief=False)
+        return read
 
     def load_volumes(self, pools: Collection[str]) -> None:
         """Read the volumes of several pools at once."""
@@ -96,6 +122,7 @@ class PoolModel:
         GiB that the goal lets each pool promise, in the order of the table. With ``is_tight`` it is the pool with the
         least room, so that large room remains for large volumes.
         """
+        give_way()
         if volume.spec is None:
             return volume.reason
         request = self.request_of(volume)
@@ -135,6 +162,7 @@ class PoolModel:
         self._count(volume, placement.pool, 1)
         levels = self.level(volume.pool), self.level(placement.pool)
         self._steps.append(_Step(volume, placement, reason, *levels))
+        self._moved.add(volume.id)
 
     def copy(self, volume: PlacedVolume, placement: Placement) -> None:
         """Count the copy of a volume that is being made in a pool. In its old pool nothing becomes free."""
@@ -158,6 +186,7 @@ class PoolModel:
         """Take back the last moves, so that the plan has ``length`` of them."""
         while len(self._steps) > length:
             step = self._steps.pop()
+            self._moved.discard(step.volume.id)
             self._count(step.volume, step.placement.pool, -1)
 
     def __len__(self) -> int:

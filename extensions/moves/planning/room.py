@@ -61,16 +61,15 @@ def free(model: PoolModel, demand: Demand, *, levels: int = 1) -> Sequence[Stayi
 
 
 def _attempt(model: PoolModel, demand: Demand, *, levels: int) -> _Attempt:
-    length, volumes = len(model), model.volumes(demand.pool)
-    attempt = _Attempt([volume.staying(volume.reason) for volume in volumes if volume.spec is None])
-    volumes = [volume for volume in volumes if volume.spec is not None]
+    length, volumes = len(model), model.candidates(demand.pool)
+    attempt = _Attempt([volume.staying(volume.reason) for volume in volumes if not volume.may_move])
+    volumes = [volume for volume in volumes if volume.may_move]
     while True:
-        candidates = [Candidate(volume.size_gb, demand.freed_gb(volume)) for volume in volumes]
-        chosen = smallest(candidates, demand.needed_gb)
+        chosen = _choice(demand, volumes)
         if chosen is None:
             attempt.staying += attempt.stuck
             return attempt
-        stuck = _move_all(model, (volumes[index] for index in chosen), demand.ceilings, levels)
+        stuck = _move_all(model, chosen, demand.ceilings, levels)
         if stuck is None:
             attempt.is_freed = True
             return attempt
@@ -78,14 +77,30 @@ def _attempt(model: PoolModel, demand: Demand, *, levels: int) -> _Attempt:
         volume, reason = stuck
         attempt.stuck.append(volume.staying(reason))
         # A volume of the same size may still find a pool: its type, or the location of its copies, is another.
-        volumes.remove(volume)
+        volumes = [other for other in volumes if other.id != volume.id]
+
+
+def first_choices(model: PoolModel, demands: Iterable[Demand]) -> list[PlacedVolume]:
+    """Return the volumes that :func:`free` will try to move first, so that they can be read together."""
+    chosen: list[PlacedVolume] = []
+    for demand in demands:
+        volumes = [volume for volume in model.candidates(demand.pool) if volume.may_move]
+        chosen += _choice(demand, volumes) or ()
+    return chosen
+
+
+def _choice(demand: Demand, volumes: Sequence[PlacedVolume]) -> list[PlacedVolume] | None:
+    """Return the volumes whose moves free the amount; None if all of them free less."""
+    candidates = [Candidate(volume.size_gb, demand.freed_gb(volume)) for volume in volumes]
+    chosen = smallest(candidates, demand.needed_gb)
+    return None if chosen is None else [volumes[index] for index in chosen]
 
 
 def _move_all(
-    model: PoolModel, volumes: Iterable[PlacedVolume], ceilings: Figures | None, levels: int
+    model: PoolModel, volumes: Sequence[PlacedVolume], ceilings: Figures | None, levels: int
 ) -> tuple[PlacedVolume, str] | None:
     """Move volumes, the largest first; return the first that finds no pool, with the reason."""
-    for volume in sorted(volumes, key=lambda volume: (-volume.size_gb, volume.id)):
+    for volume in model.in_full(sorted(volumes, key=lambda volume: (-volume.size_gb, volume.id))):
         target = model.target(volume, ceilings)
         if isinstance(target, str) and levels:
             request = model.request_of(volume)

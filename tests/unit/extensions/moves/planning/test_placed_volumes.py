@@ -10,12 +10,16 @@ from tonnage.ledger import models
 
 def test_the_volumes_of_a_pool_are_sorted_the_largest_first() -> None:
     cloud = Cloud().add("a", 100, [10, 30], thin=True).add("b", 100, [5])
-    volumes = PlacedVolumes(cloud.database).of("h@a#p")
+    reader = PlacedVolumes(cloud.database)
+    volumes = reader.of("h@a#p")
     assert [(volume.size_gb, volume.pool, volume.is_thick) for volume in volumes] == [
         (30, "h@a#p", False),
         (10, "h@a#p", False),
     ]
-    assert all(volume.spec is not None and volume.spec.copied_gb == volume.size_gb for volume in volumes)
+    assert all(volume.is_brief and volume.may_move and volume.spec is None for volume in volumes)
+    for volume in reader.read([volume.id for volume in volumes]).values():
+        assert volume.spec is not None
+        assert (volume.spec.copied_gb, volume.is_brief) == (volume.size_gb, False)
 
 
 def test_a_volume_that_cannot_move_has_the_reason_and_no_request() -> None:
@@ -24,6 +28,7 @@ def test_a_volume_that_cannot_move_has_the_reason_and_no_request() -> None:
     volumes.load(["h@a#p", "h@b#p"])
     [volume] = volumes.of("h@a#p")
     assert (volume.spec, volume.reason.endswith("is error: only an available volume can be moved")) == (None, True)
+    assert not volume.may_move
     assert volume.staying("why").reason == "why"
     [other] = volumes.of("h@b#p")
     assert other.is_thick

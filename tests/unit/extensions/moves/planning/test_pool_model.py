@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -143,3 +144,31 @@ def test_no_volume_leaves_a_backend_whose_driver_says_that_it_is_down() -> None:
     assert (volume.spec, volume.reason) == (None, "backend h@a is down")
     [read] = PlacedVolumes(cloud.database).read(cloud.ids["a"]).values()
     assert model.accepts(read, "h@b#p") == "backend h@a is down"
+
+
+def test_a_volume_that_has_changed_since_it_was_listed_cannot_be_moved() -> None:
+    cloud = Cloud().add("a", 100, [30, 20, 10]).add("b", 100)
+    model = cloud.model()
+    volumes = model.candidates("h@a#p")
+    with cloud.engine.begin() as connection:
+        connection.execute(sa.text(f"DELETE FROM volumes WHERE id = '{volumes[0].id}'"))
+        connection.execute(sa.text(f"UPDATE volumes SET size_gb = 21 WHERE id = '{volumes[1].id}'"))
+    gone, grown, same = model.in_full(volumes)
+    for volume in (gone, grown):
+        assert (volume.spec, volume.is_brief) == (None, False)
+        assert volume.reason == f"volume {volume.id} has changed meanwhile"
+    assert same.spec is not None
+    assert model.in_full([same]) == [same]
+    assert [volume.size_gb for volume in model.volumes("h@a#p")] == [30, 20, 10]
+
+
+def test_a_moved_volume_is_no_candidate_until_the_move_is_taken_back() -> None:
+    cloud = Cloud().add("a", 100, [30, 20]).add("b", 100)
+    model = cloud.model()
+    first, second = model.volumes("h@a#p")
+    target = model.target(first)
+    assert isinstance(target, tuple)
+    model.move(first, *target)
+    assert [volume.id for volume in model.candidates("h@a#p")] == [second.id]
+    model.take_back(0)
+    assert [volume.id for volume in model.candidates("h@a#p")] == [first.id, second.id]
