@@ -243,4 +243,11 @@ MUTATIONS = (
         "",
         (guards.WAITING_REQUESTS,),
     ),
+    Mutation(
+        "A copy that Cinder keeps after an error is removed",
+        "extensions/cinder/growth/growth_steps.py",
+        "            if kept is not None and kept.pool == growth.target:\n",
+        "            if kept is None and kept.pool == growth.target:\n",
+        (guards.GROWING,),
+    ),
 )

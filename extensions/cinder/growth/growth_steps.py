@@ -16,7 +16,8 @@ The design, by what cinder-volume of the releases 25 to 29 does, which is the sa
    scheduler, which has not called it, goes by the heartbeats alone.
 7. Until the rows are swapped, a copy whose cinder-volume died is removed before the volume is available again: should
    the process live after all, it fails at its missing row. A swap that has begun is finished if the volume has the name
-   of its copy already. (A driver that renames volumes does so for available ones alone.)
+   of its copy already, as it does if cinder-volume fails at that point. (A driver that renames volumes does so for
+   available ones alone.)
 8. Undoing: remove copies, roll the reservations back, make the row available at its size, tell the user, end the claim.
 """
 
@@ -152,6 +153,7 @@ class _Watch:
     has_restarted: bool = False
     odd_since: float | None = None
     probe: int | None = None
+    copies: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     is_named: bool = False
 
@@ -225,23 +227,26 @@ class Growing:
         elif volume.migration_status in _COPYING:
             self._look_after(growth, volume)
         elif volume.migration_status == "error":
-            self._give_up(growth, f"it could not be copied to {growth.target}")
+            if volume.name_id != growth.name_id:
+                self._cinder.swap(growth, volume.name_id)
+            else:
+                self._give_up(growth, f"it could not be copied to {growth.target}")
         else:
             self._give_up(growth, f"its migration status was set to {volume.migration_status or 'none'}")
 
     def _arrive(self, growth: Growth, volume: Volume) -> None:
         """Extend a volume in its new pool."""
-        if volume.status == EXTENDING and volume.migration_status == "success":
-            if self._ledger.record(growth, Step.EXTENDING):
+        if volume.status == EXTENDING:
+            # An administrator may set the migration status.
+            is_over = volume.migration_status == "success" or self._is_odd(growth)
+            if is_over and self._ledger.record(growth, Step.EXTENDING):
                 self._extend(growth, _Watch(self._clock()))
         elif volume.status == "available" and volume.previous_status == EXTENDING and not volume.migration_status:
             # Between two writes of cinder-volume, unless it ended there.
             if self._is_odd(growth):
                 self._cinder.resume(growth)
-        elif volume.status != EXTENDING:
+        else:
             self._give_up(growth, f"its status was set to {volume.status}")
-        elif self._is_odd(growth):
-            self._give_up(growth, f"its migration status was set to {volume.migration_status or 'none'}")
 
     def _extend(self, growth: Growth, watch: _Watch) -> None:
         watch.called, watch.outcome = True, None
@@ -277,11 +282,12 @@ class Growing:
     def _look_after(self, growth: Growth, volume: Volume) -> None:
         """Go on in place of a cinder-volume that has died while it moved a volume."""
         watch = self._watch(growth)
+        copies = self._cinder.copies(growth.volume_id)
+        watch.copies.update(copy.id for copy in copies)
         if watch.outcome:  # an error that the row does not show
             is_dead = self._is_odd(growth)
         else:
             self._look(watch, backend_of(growth.source))
-            copies = self._cinder.copies(growth.volume_id)
             if watch.called:
                 is_dead = watch.outcome is False and (
                     watch.has_restarted or (bool(copies) and self._has_answered(watch, backend_of(growth.source)))
@@ -352,9 +358,17 @@ class Growing:
     def _give_up(self, growth: Growth, reason: str) -> None:
         if self._ledger.record(growth, Step.UNDOING, reason):
             LOG.warning("Volume %s does not grow: %s", growth.volume_id, reason)
+            copies = self._watch(growth).copies
+            self._watches[growth.id, Step.UNDOING] = _Watch(self._clock(), copies=copies)
 
     def _undo(self, growth: Growth) -> None:
-        if not self._are_removed(self._cinder.copies(growth.volume_id), growth):
+        copies = {copy.id: copy for copy in self._cinder.copies(growth.volume_id)}
+        # cinder-volume keeps a copy if it fails after the copy was complete, but the volume is where it was.
+        for copy_id in self._watch(growth).copies - copies.keys():
+            kept = self._cinder.volume(copy_id)
+            if kept is not None and kept.pool == growth.target:
+                copies[copy_id] = Copy(copy_id, kept.status)
+        if not self._are_removed(copies.values(), growth):
             return
         self._cinder.roll_back(growth)
         if self._cinder.give_back(growth):

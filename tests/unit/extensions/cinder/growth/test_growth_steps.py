@@ -50,6 +50,7 @@ class Model:
     row: Volume | None = BEGIN
     copy_rows: dict[str, str] = field(default_factory=dict)
     old_rows: dict[str, str] = field(default_factory=dict)
+    kept: Volume | None = None
     reserved: bool = True
     told: int = 0
     probed: int = 0
@@ -106,7 +107,7 @@ class Model:
     # Cinder's rows
 
     def volume(self, volume_id: str) -> Volume | None:
-        return self.row
+        return self.row if volume_id == "v" else self.kept
 
     def copies(self, volume_id: str) -> list[Copy]:
         return [Copy(*item) for item in self.copy_rows.items()]
@@ -185,6 +186,7 @@ class Model:
             elif command == "remove":
                 self.copy_rows.clear()
                 self.old_rows.clear()
+                self.kept = None
             elif command == "extend":
                 self.reserved = False
                 self._set(size_gb=3, status="available")
@@ -375,6 +377,38 @@ def test_rows_that_are_about_to_be_swapped_are_swapped(clock: Clock) -> None:
     play(model, scheduler(model), 3, works=False)
     model.is_up = True
     play(model, scheduler(model))
+    assert rest(model)[:3] == (TARGET, 3, "available")
+
+
+def test_rows_are_swapped_if_cinder_fails_between_the_storage_and_the_rows(clock: Clock) -> None:
+    model, machine = moving(clock, "error")
+    model._set(name_id="copy")
+    model.commands.clear()
+    play(model, machine)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+
+
+def test_a_copy_that_cinder_keeps_after_an_error_is_removed(clock: Clock) -> None:
+    model, machine = moving(clock)
+    model.commands.clear()
+    machine = play(model, machine, 1, works=False)
+    model.copy_rows.clear()
+    model.kept = BEGIN._replace(pool=TARGET, status="available")
+    model._set(migration_status="error")
+    machine = play(model, machine, 4, works=False)
+    assert model.sent == ["migrate", "remove"]
+    assert model.row == BEGIN._replace(migration_status="error", previous_status="extending")
+    play(model, machine)
+    assert rest(model) == WHERE_IT_WAS
+    assert model.kept is None
+
+
+def test_a_volume_that_has_moved_is_extended_whatever_its_migration_status(clock: Clock) -> None:
+    model, machine = moving(clock)
+    model.copy_rows.clear()
+    model.commands.clear()
+    model._set(pool=TARGET, migration_status="")
+    play(model, machine)
     assert rest(model)[:3] == (TARGET, 3, "available")
 
 
