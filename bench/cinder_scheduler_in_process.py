@@ -31,6 +31,7 @@ from cinder.db import migration  # noqa: E402
 from cinder.scheduler import filter_scheduler  # noqa: E402
 from oslo_utils import timeutils  # noqa: E402
 
+from tonnage.extensions.cinder.extension import EXTENSION  # noqa: E402
 from tonnage.extensions.cinder.pools.native_plugins import NativePlugins  # noqa: E402
 from tonnage.extensions.cinder.scheduler import (  # noqa: E402
     backend_states,
@@ -101,7 +102,7 @@ class Scheduler:
             self._driver.host_manager.update_service_capabilities("volume", host, report, None, timeutils.utcnow())
 
     def _open_ledger(self, url: str, native: NativePlugins) -> None:
-        schema.sync(database.create_engine(url), {})
+        schema.sync(database.create_engine(url), {"cinder": EXTENSION})
         CONF.set_override("connection", url, group="tonnage")
         self.ledger = connect(CONF.tonnage)
         for host, report in self._capabilities.items():

@@ -120,12 +120,13 @@ class _WithFile:
 def _use_ledgers(base: Any, folder: pathlib.Path) -> None:
     """Let the scheduler of each functional test be Tonnage's, with an empty ledger."""
     from tonnage.extensions.cinder.daemons import cinder_scheduler
+    from tonnage.extensions.cinder.extension import EXTENSION
     from tonnage.extensions.cinder.scheduler import cinder_manager
     from tonnage.ledger.db import database, schema
 
     template = folder / "template.sqlite"
     engine = database.create_engine(f"sqlite:///{template}")
-    schema.sync(engine, {})
+    schema.sync(engine, {"cinder": EXTENSION})
     engine.dispose()
     flags, make_worker = base._get_flags, cinder_manager._worker
     workers: list[Any] = []

@@ -132,6 +132,8 @@ class Scene:
 @pytest.fixture
 def scene(whole_site: tuple[Site, QuotaSite]) -> Iterator[Scene]:
     site, quotas = whole_site
+    for volume_id in site.cinder.volumes():  # of a test that failed
+        action(site.cinder, volume_id, "os-force_delete", {})
     with operations.emptied(site):
         yield Scene(site, quotas)
         for name in ("kill_at", "killed"):

@@ -86,7 +86,7 @@ class _Extension(NamedTuple):
     """A request to extend a volume, as cinder-api has sent it."""
 
     volume: Any
-    new_size: int
+    new_size: Any
     reservations: Sequence[str]
 
 
@@ -175,7 +175,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         return self._choose(context, request_spec, filter_properties, choose)
 
     @contextlib.contextmanager
-    def extending(self, volume: Any, new_size: int, reservations: Sequence[str]) -> Iterator[None]:
+    def extending(self, volume: Any, new_size: Any, reservations: Sequence[str]) -> Iterator[None]:
         """Let the next decision of this thread, for an extend, move the volume if its type allows that."""
         self._local.extension = _Extension(volume, new_size, reservations or ())
         try:
@@ -348,7 +348,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         own = self.host_manager.outgrown()
         if own is None:
             return refusal
-        volume, new_size = extension.volume, extension.new_size
+        volume, new_size = extension.volume, int(extension.new_size)
         obstacle = growth_commands.obstacle(volume)
         if obstacle is not None:
             return replace(refusal, request=f"{refusal.request}, which cannot move to grow: {obstacle}")
@@ -375,7 +375,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         self, context: Any, extension: _Extension, own: Any, target: Any, properties: Mapping[str, Any]
     ) -> bool:
         """Claim the growth of a volume in its own pool or its new size in another; return whether it moves."""
-        volume, new_size = extension.volume, extension.new_size
+        volume, new_size = extension.volume, int(extension.new_size)
         moving = _booking(context, target, volume.id, growths.GROW, new_size, properties)
         in_place = _booking(context, own, volume.id, claim_verbs.EXTEND, new_size - volume.size, properties, new_size)
         in_place = replace(in_place, id=moving.id)

@@ -128,10 +128,13 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
             LOG.warning("The report of %s could not be applied: %s", cluster_name or host, error)
 
     def extend_volume(
-        self, context: Any, volume: Any, new_size: int, reservations: Any, *args: Any, **kwargs: Any
+        self, context: Any, volume: Any, new_size: Any, reservations: Any, *args: Any, **kwargs: Any
     ) -> None:
+        moving: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if isinstance(self.driver, LedgerScheduler):
+            moving = self.driver.extending(volume, new_size, reservations)
         try:
-            with _quietly(), self.driver.extending(volume, int(new_size), reservations):
+            with _quietly(), moving:
                 super().extend_volume(context, volume, new_size, reservations, *args, **kwargs)
         except MovesToGrow:
             if self._growing is not None:
