@@ -44,6 +44,9 @@ _WAITS_FOR_MOVE = "waits for the move of volume"
 #: Most steps that are read at once to find those that begin.
 _PAGE = 100
 
+#: Errors of the planner: the arguments of a plan do not hold any more.
+_WRONG_ARGUMENTS = (errors.InvalidInput, errors.NotFound)
+
 #: Most reasons of volumes that stay in a message.
 _MOST_REASONS = 3
 
@@ -55,7 +58,11 @@ class Planner(Protocol):
         """Return a plan for a goal that uses no pool of other plans."""
 
     def model(self, query: PlanQuery) -> PoolModel:
-        """Return a model of the pools as they are now, for the options of a plan."""
+        """Return a model of the pools as they are now, for the options of a plan.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` or :class:`~tonnage.capacity.errors.NotFound` if the
+        arguments of the plan do not hold any more.
+        """
 
     def volumes(self, query: PlanQuery) -> VolumeReader:
         """Return a reader of the volumes as they are now, for the options of a plan."""
@@ -115,17 +122,24 @@ class PlanExecutor:
     def work(self) -> bool:
         """Take the next steps of all plans; return whether a plan has not ended.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read, and the first unexpected
+        error of a plan once all others have had their turn.
         """
         plans = self._database.read(plan_records.open_plans, self._mover.name)
         now = self._clocks.monotonic()
         self._began = {plan.id: self._began.get(plan.id, now) for plan in plans}
         self._next_look = {plan.id: self._next_look.get(plan.id, now + _LOOK) for plan in plans}
+        unexpected: Exception | None = None
         for plan in plans:
             try:
                 self._carry_on(plan)
             except errors.Unavailable as error:
                 LOG.log(log_level(error), "Plan %s waits: %s", plan.id, error.message)
+            except Exception as error:
+                LOG.error("Plan %s cannot go on: %s", plan.id, error)
+                unexpected = unexpected or error
+        if unexpected is not None:
+            raise unexpected
         return bool(plans)
 
     def _carry_on(self, plan: MovePlanRow) -> None:
@@ -134,7 +148,12 @@ class PlanExecutor:
         has_changed = bool(moving) and self._record_ends(plan, moving)
         if plan.state in tables.UNFINISHED and self._clocks.monotonic() >= self._next_look[plan.id]:
             self._next_look[plan.id] = self._clocks.monotonic() + _LOOK
-            self._tell_of_backends(plan, moving)
+            try:
+                self._tell_of_backends(plan, moving)
+            except _WRONG_ARGUMENTS as error:
+                # A paused plan ends when it is resumed.
+                self._end(plan, tables.FAILED, error.message)
+                return
         if plan.state == tables.PAUSED:
             return
         if plan.state != tables.RUNNING:
@@ -148,7 +167,12 @@ class PlanExecutor:
             self._end(plan, tables.FAILED, f"{count}, the last of volume {failed[-1].volume_id}: {failed[-1].message}")
             return
         is_moving = any(step.state == tables.MOVING and step.generation == plan.generation for step in active)
-        if not self._start_steps(plan) and not is_moving:
+        try:
+            has_turn = self._start_steps(plan)
+        except _WRONG_ARGUMENTS as error:
+            self._end(plan, tables.FAILED, error.message)
+            return
+        if not has_turn and not is_moving:
             self._plan_anew(plan)
 
     def _active_steps(self, plan: MovePlanRow) -> Sequence[MoveStepRow]:
@@ -278,7 +302,7 @@ class PlanExecutor:
             held = plan_records.held_by_others(session, plan.id)
         try:
             new_plan = self._planner.plan_beside(_query(plan), held)
-        except (errors.InvalidInput, errors.NotFound) as error:
+        except _WRONG_ARGUMENTS as error:
             self._end(plan, tables.FAILED, error.message)
             return
         if new_plan.is_reached and not new_plan.moves:

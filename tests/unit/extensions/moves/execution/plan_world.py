@@ -23,6 +23,7 @@ from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.rpc.messages import BackendState, SetBackendState
 from tonnage.scheduler.observers.extension_events import ExtensionEvent, ExtensionEvents
+from tonnage.scheduler.simulation.growth_forecasts import GrowthForecasts
 
 #: Columns of the extension that hold times of the database's clock.
 TIMES = (
@@ -58,7 +59,10 @@ class RecordedEvents(ExtensionEvents):
 
 
 class PlanWorld(World):
-    """A world in which schedulers carry plans out. ``hour`` is the local time of the day."""
+    """A world in which schedulers carry plans out. ``hour`` is the local time of the day.
+
+    ``forecasts`` are those of planners, for executors that begin later.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,8 @@ class PlanWorld(World):
     ) -> None:
         self.limits = limits or Limits()
         self.hour = 12
+        #: Without a source no plan can keep room for forecasts.
+        self.forecasts = GrowthForecasts()
         self.executors: dict[str, PlanExecutor] = {}
         self.events = RecordedEvents()
         super().__init__(pools, calculation, schedulers, None, interruptions)
@@ -80,7 +86,7 @@ class PlanWorld(World):
 
     def planner(self, scheduler: Scheduler) -> Planner:
         """Return the planner of a scheduler."""
-        return Planner(scheduler.core.database, scheduler.core.decisions.snapshots)
+        return Planner(scheduler.core.database, scheduler.core.decisions.snapshots, self.forecasts)
 
     def executor(self, scheduler: Scheduler) -> PlanExecutor:
         """Return the executor of a scheduler process, which begins with the process."""

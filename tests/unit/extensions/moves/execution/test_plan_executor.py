@@ -12,7 +12,7 @@ from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.tables import MoveStepRow
 from tonnage.rpc.messages import DeleteVolume
 
-A, B, C = "a@x#p", "b@x#p", "c@x#p"
+A, B, C, D = "a@x#p", "b@x#p", "c@x#p", "d@x#p"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
 
@@ -204,7 +204,7 @@ def test_a_plan_tells_that_it_waits_for_a_backend_that_is_down() -> None:
     assert plans.carry_on() == "finished"
 
 
-def test_a_plan_tells_that_the_target_of_a_move_is_gone_or_down() -> None:
+def test_a_plan_tells_that_the_target_of_a_move_is_down() -> None:
     plans = world({A: [10]}, {A: 100, B: 100})
     [move] = plans.apply("empty", target=A).moves
     plans.agents["b@x"] = None
@@ -216,8 +216,81 @@ def test_a_plan_tells_that_the_target_of_a_move_is_gone_or_down() -> None:
     plans.executor(plans.schedulers[0]).work()
     assert plans.state() == "running"
     [[reason]] = plans.rows("SELECT message FROM move_steps")
-    assert "CapacityFilter" in reason or "down" in reason
+    assert f"BackendStateFilter refused 1, nearest {B} is down: no report for 80 s" in reason
     assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {move.volume_id}: ")
+
+
+def test_a_plan_tells_that_the_target_of_a_move_is_gone() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    [move] = plans.apply("empty", target=A).moves
+    plans.drivers["b@x"].pools = {}
+    plans.report_everything()
+    plans.executor(plans.schedulers[0]).work()
+    [[reason]] = plans.rows("SELECT message FROM move_steps")
+    assert reason == f"no report has named pool {B}"
+    assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {move.volume_id}: ")
+
+
+def plan_that_keeps_room() -> PlanWorld:
+    """Return a world with a plan that keeps room for forecasts, which no extension makes any more, and another plan."""
+    plans = world({A: [60], C: [10]}, {A: 100, B: 100, C: 100, D: 50})
+    plans.forecasts.sources.append(dict)
+    assert [move.target for move in plans.apply("empty", target=A, keep_forecast=True).moves] == [B]
+    plans._open(B, False)
+    assert [move.target for move in plans.apply("empty", OTHER, target=C).moves] == [D]
+    plans._open(B, True)
+    plans.forecasts.sources.clear()
+    return plans
+
+
+def test_a_plan_whose_forecasts_are_gone_fails_and_the_others_go_on() -> None:
+    plans = plan_that_keeps_room()
+    assert plans.carry_on(2) == "failed"
+    assert plans.message().startswith("keep_forecast needs forecasts, and no enabled extension makes them")
+    assert plans.rows(f"SELECT pool FROM move_plan_pools WHERE plan_id = '{PLAN}'") == []
+    for _ in range(3):
+        plans.executor(plans.schedulers[0]).work()
+        plans.report_everything()
+    assert plans.state(OTHER) == "finished"
+    assert sorted(plans.places().values()) == [A, D]
+
+
+def test_a_plan_whose_forecasts_have_gone_during_a_move_ends_with_it() -> None:
+    plans = plan_that_keeps_room()
+    plans.forecasts.sources.append(dict)
+    plans.executor(plans.schedulers[0]).work()
+    assert plans.rows(f"SELECT state FROM move_steps WHERE plan_id = '{PLAN}'") == [("moving",)]
+    # Another process of the scheduler, long before the move ends.
+    plans.forecasts.sources.clear()
+    plans.start_scheduler()
+    executor = plans.executor(plans.idle_scheduler())
+    executor.work()
+    plans.now += 60
+    executor.work()
+    assert (plans.state(), plans.rows(f"SELECT COUNT(*) FROM move_plan_pools WHERE plan_id = '{PLAN}'")) == (
+        "failed",
+        [(2,)],
+    )
+    for _ in range(3):
+        plans.report_everything()
+        executor.work()
+    assert plans.rows(f"SELECT state FROM move_steps WHERE plan_id = '{PLAN}'") == [("moved",)]
+    assert plans.rows(f"SELECT pool FROM move_plan_pools WHERE plan_id = '{PLAN}'") == []
+
+
+def test_a_defect_that_stops_one_plan_does_not_stop_the_others() -> None:
+    plans = world({A: [60], C: [10]}, {A: 100, B: 100, C: 100, D: 50})
+    plans.apply("empty", target=A)
+    plans._open(B, False)
+    plans.apply("empty", OTHER, target=C)
+    plans._open(B, True)
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE move_plans SET limits = '[]' WHERE id = :id"), {"id": PLAN})
+    for _ in range(4):
+        with pytest.raises(AttributeError, match="'list' object has no attribute 'items'"):
+            plans.executor(plans.schedulers[0]).work()
+        plans.report_everything()
+    assert (plans.state(), plans.state(OTHER)) == ("running", "finished")
 
 
 def test_the_message_about_a_backend_stays_while_the_hours_are_over() -> None:
