@@ -14,7 +14,6 @@ from sqlalchemy import orm
 from tonnage.capacity import arithmetic
 from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.history.forecast.time_to_full import (
-    CHECKED_DAYS,
     PHYSICAL,
     PROMISED,
     BoundForecast,
@@ -111,11 +110,12 @@ def growth(database: Database) -> dict[str, PoolGrowth]:
     """
     highs: dict[str, dict[str, float]] = defaultdict(dict)
     with database.reading() as session:
-        for made in latest(session):
-            if made.forecast.time_to_full is not None:
-                highs[made.pool][made.forecast.bound] = made.forecast.time_to_full.high_gb
+        for pool_forecast in latest(session):
+            estimate = pool_forecast.forecast.time_to_full
+            if estimate is not None:
+                highs[pool_forecast.pool][pool_forecast.forecast.bound] = estimate.high_gb
     return {
-        pool: PoolGrowth(physical_gb=bounds.get(PHYSICAL), promised_gb=bounds.get(PROMISED), days=CHECKED_DAYS)
+        pool: PoolGrowth(physical_gb=bounds.get(PHYSICAL), promised_gb=bounds.get(PROMISED))
         for pool, bounds in highs.items()
     }
 

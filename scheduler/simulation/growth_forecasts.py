@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolGrowth:
-    """The upper range of the growth of a pool in the next ``days`` days, in GiB; None where there is no forecast.
+    """The upper range of the growth of a pool in the next 14 days, in GiB; None where there is no forecast.
 
-    ``physical_gb`` are written, and ``promised_gb`` promised.
+    ``physical_gb`` are written, and ``promised_gb`` promised. Pools that report the figures of one whole storage each
+    have its growth.
     """
 
     physical_gb: float | None
     promised_gb: float | None
-    days: int
 
 
 #: Returns the growth of all pools that have a forecast, by the names of the pools. Raises

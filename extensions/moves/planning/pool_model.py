@@ -14,6 +14,7 @@ would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
 
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -171,16 +172,31 @@ class PoolModel:
             self.pools.claim(index, volume.size_gb, volume.size_gb)
 
     def grow(self, growth: Mapping[str, PoolGrowth]) -> None:
-        """Count the growth of pools as if it had happened. A pool that is to shrink does not."""
+        """Count the growth of pools as if it had happened. A pool that is to shrink does not.
+
+        Pools that report the figures of a whole storage all have the forecast of this storage: it counts once, at its
+        largest value. The growth of the parts of a storage is contained in it.
+        """
+        of_storages: dict[str, tuple[int, float, float]] = {}
+        of_parts: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         for name, forecast in growth.items():
-            index = self.pools.index(name)
-            if index is None:
+            index, row = self.pools.index(name), self.pools.get(name)
+            if index is None or row is None:
                 continue
             physical_gb = max(0.0, forecast.physical_gb or 0.0)
             # A pool without thin volumes promises what it writes.
-            promised_gb = max(0.0, forecast.promised_gb or 0.0) if self.pools.thin[index] else physical_gb
-            if physical_gb or promised_gb:
-                self.pools.claim(index, promised_gb, physical_gb)
+            promised_gb = max(0.0, forecast.promised_gb or 0.0) if row.thin else physical_gb
+            if row.storage_id is not None and math.isnan(row.storage_free):
+                first, promised, physical = of_storages.get(row.storage_id, (index, 0.0, 0.0))
+                of_storages[row.storage_id] = first, max(promised, promised_gb), max(physical, physical_gb)
+                continue
+            if row.storage_id is not None:
+                promised, physical = of_parts[row.storage_id]
+                of_parts[row.storage_id] = promised + promised_gb, physical + physical_gb
+            self.pools.claim(index, promised_gb, physical_gb)
+        for storage_id, (index, promised_gb, physical_gb) in of_storages.items():
+            promised, physical = of_parts[storage_id]
+            self.pools.claim(index, max(0.0, promised_gb - promised), max(0.0, physical_gb - physical))
 
     def take_back(self, length: int) -> None:
         """Take back the last moves, so that the plan has ``length`` of them."""

@@ -71,7 +71,7 @@ def test_the_forecasts_of_all_extensions_are_read_together() -> None:
     forecasts = GrowthForecasts()
     context: Any = SimpleNamespace(growth_forecasts=forecasts)
     assert forecasts.read() is None
-    growth = {name: PoolGrowth(physical_gb=number, promised_gb=None, days=14) for number, name in enumerate("ab")}
+    growth = {name: PoolGrowth(physical_gb=number, promised_gb=None) for number, name in enumerate("ab")}
     ExtensionParts.build(
         {
             name: lambda _, name=name: SchedulerParts(growth_forecasts=[lambda: {name: growth[name]}])  # type: ignore[misc]

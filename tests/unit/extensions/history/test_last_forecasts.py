@@ -83,8 +83,8 @@ def test_the_growth_of_a_pool_is_the_upper_range_of_both_bounds(session: orm.Ses
     add(session, 3, low_gb=None, high_gb=None, known_days=6)
     session.commit()
     assert last_forecasts.growth(database.Database(session.get_bind().engine)) == {
-        "h@b#p": PoolGrowth(physical_gb=9.0, promised_gb=20.0, days=14),
-        "h@b#q": PoolGrowth(physical_gb=None, promised_gb=-3.0, days=14),
+        "h@b#p": PoolGrowth(physical_gb=9.0, promised_gb=20.0),
+        "h@b#q": PoolGrowth(physical_gb=None, promised_gb=-3.0),
     }
 
 

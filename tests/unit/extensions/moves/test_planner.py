@@ -31,7 +31,7 @@ def planner(cloud: Cloud, growth: Mapping[str, tuple[float | None, float | None]
     if growth is not None:
         forecasts.sources.append(
             lambda: {
-                f"h@{name}#p": PoolGrowth(physical_gb=physical, promised_gb=promised, days=14)
+                f"h@{name}#p": PoolGrowth(physical_gb=physical, promised_gb=promised)
                 for name, (physical, promised) in growth.items()
             }
         )

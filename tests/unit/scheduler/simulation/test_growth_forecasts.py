@@ -8,7 +8,7 @@ from tonnage.scheduler.simulation.growth_forecasts import GrowthForecasts, PoolG
 
 
 def growth(gb: float) -> PoolGrowth:
-    return PoolGrowth(physical_gb=gb, promised_gb=None, days=30)
+    return PoolGrowth(physical_gb=gb, promised_gb=None)
 
 
 def test_without_an_extension_that_makes_forecasts_there_are_none() -> None:

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from tests.unit.extensions.moves.clouds import Cloud
 from tonnage.capacity.decision import Placement
+from tonnage.capacity.pools.pool import Pool
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
 from tonnage.extensions.moves.planning.pool_model import PoolModel
+from tonnage.scheduler.simulation.growth_forecasts import PoolGrowth
 
 
 def figures(pools: PoolTable) -> list[tuple[float, ...]]:
@@ -172,3 +174,60 @@ def test_a_moved_volume_is_no_candidate_until_the_move_is_taken_back() -> None:
     assert [volume.id for volume in model.candidates("h@a#p")] == [second.id]
     model.take_back(0)
     assert [volume.id for volume in model.candidates("h@a#p")] == [first.id, second.id]
+
+
+def pools_on_storages(**storages: tuple[str | None, float]) -> PoolModel:
+    """Return the model of thin pools, each with the name of its storage and what that has free, nan for a whole one."""
+    cloud = Cloud()
+    for name, (storage_id, storage_free) in storages.items():
+        cloud.table.put(
+            Pool(
+                name=f"h@{name}#p",
+                total=1000,
+                free=800,
+                provisioned=200,
+                allocated=200,
+                thin=True,
+                storage_id=storage_id,
+                storage_free=storage_free,
+            )
+        )
+    return cloud.model()
+
+
+def levels_after_growth(model: PoolModel, **growth: tuple[float, float]) -> dict[str, tuple[float, float | None]]:
+    """Return the used and the promised GiB of pools and their room after a physical and a promised growth."""
+    model.grow(
+        {
+            f"h@{name}#p": PoolGrowth(physical_gb=physical_gb, promised_gb=promised_gb)
+            for name, (physical_gb, promised_gb) in growth.items()
+        }
+    )
+    levels = {name: model.level(f"h@{name}#p") for name in growth}
+    return {name: (level.promised_gb, level.used_gb) for name, level in levels.items()}
+
+
+NAN = float("nan")
+
+
+def test_the_growth_of_a_storage_counts_once_for_all_of_its_pools() -> None:
+    """Each of them reports the figures of the whole storage, so each has a forecast for all of it."""
+    model = pools_on_storages(a=("s", NAN), b=("s", NAN), c=("s", NAN), d=("t", NAN), e=(None, NAN))
+    growth = {"a": (100.0, 90.0), "b": (120.0, -5.0), "c": (110.0, 80.0), "d": (30.0, 40.0), "e": (10.0, 20.0)}
+    shared = (290, 320)
+    expected = {"a": shared, "b": shared, "c": shared, "d": (240, 230), "e": (220, 210)}
+    assert levels_after_growth(model, **growth) == expected
+
+
+def test_each_part_of_a_storage_grows_by_itself() -> None:
+    model = pools_on_storages(a=("s", 900.0), b=("s", 900.0))
+    growth = {"a": (100.0, 90.0), "b": (120.0, 70.0)}
+    assert levels_after_growth(model, **growth) == {"a": (290, 300), "b": (270, 320)}
+    assert model.physical_room("h@a#p") == 900 - 220
+
+
+def test_the_growth_of_a_whole_storage_contains_that_of_its_parts() -> None:
+    model = pools_on_storages(a=("s", NAN), b=("s", 750.0), c=("s", 750.0))
+    growth = {"a": (100.0, 90.0), "b": (20.0, 30.0), "c": (40.0, 50.0)}
+    assert levels_after_growth(model, **growth) == {"a": (290, 300), "b": (230, 220), "c": (250, 240)}
+    assert model.physical_room("h@b#p") == 750 - 100
