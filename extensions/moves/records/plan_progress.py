@@ -100,23 +100,52 @@ def estimate(session: orm.Session, moves: Iterable[PlannedMove], limits: Limits)
     Return None without moves, or if nothing was moved before between the backends of one of them.
     """
     rates = _Rates(session)
-    timed = []
+    duration = None
     for move in moves:
         load = Load(move.source, move.target, move.size_gb)
         seconds = rates.seconds(load, same_backends=True)
         if seconds is None:
             return None
-        timed.append(_TimedMove(move.number, load, move.after, seconds))
-    return _time_of(timed, limits) if timed else None
+        duration = duration or _Duration(limits)
+        duration.add(load, seconds)
+        duration.follow(move.number, seconds, move.after)
+    return None if duration is None else duration.seconds
 
 
-class _TimedMove(NamedTuple):
-    """A move that takes so many seconds. It begins when those with the numbers in ``after`` have ended."""
+class _Duration:
+    """The time of moves within limits. Hours of the day do not count.
 
-    number: int
-    load: Load
-    after: Sequence[int]
-    seconds: float
+    ``longest`` are the seconds of the longest move, or of moves that wait for each other.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.longest = 0.0
+        self._limits, self._total = limits, 0.0
+        self._per_backend: dict[str, float] = defaultdict(float)
+        self._ends: dict[int, float] = {}
+
+    def add(self, load: Load, seconds: float) -> None:
+        """Count the time of a move, or of several between the same pools."""
+        self._total += seconds
+        for backend in {backend_of(load.source), backend_of(load.target)}:
+            self._per_backend[backend] += seconds
+
+    def follow(self, number: int, seconds: float, after: Iterable[int]) -> None:
+        """Let a move begin when those with the numbers in ``after`` have ended, which were named before it."""
+        self._ends[number] = seconds + max((self._ends.get(earlier, 0.0) for earlier in after), default=0.0)
+        self.longest = max(self.longest, self._ends[number])
+
+    @property
+    def seconds(self) -> float:
+        """The longest of these times: of the busiest backend, of all moves, and of moves that wait for each other.
+
+        Each of the first two goes through the number of moves at a time.
+        """
+        return max(
+            self._total / self._limits.moves,
+            max(self._per_backend.values(), default=0.0) / self._limits.moves_per_backend,
+            self.longest,
+        )
 
 
 class _Rates:
@@ -152,42 +181,69 @@ def _seconds_left(session: orm.Session, plans: Mapping[str, Limits]) -> dict[str
     """Return the estimates for plans, by their limits."""
     rates = _Rates(session)
     now = session.execute(sa.select(models.utcnow())).scalar_one()
-    row = MoveStepRow
-    steps: dict[str, list[MoveStepRow]] = {plan_id: [] for plan_id in plans}
+    times: dict[str, float | None] = {}
     for chunk in dialects.in_chunks(plans):
-        remaining = sa.select(row).where(row.plan_id.in_(chunk), row.state.in_((tables.WAITING, tables.MOVING)))
-        for step in session.scalars(remaining.order_by(row.plan_id, row.number)):
-            steps[step.plan_id].append(step)
-    return {plan_id: _time_left(steps[plan_id], rates, limits, now) for plan_id, limits in plans.items()}
+        remaining = _remaining(session, chunk, now)
+        times.update({plan_id: _time_left(remaining[plan_id], rates, plans[plan_id]) for plan_id in chunk})
+    return times
 
 
-def _time_left(steps: Iterable[MoveStepRow], rates: _Rates, limits: Limits, now: datetime.datetime) -> float | None:
-    """Return the time of steps that wait or are moving, in the order of their numbers; None without an earlier move."""
-    timed = []
-    for step in steps:
-        load = Load(step.source, step.target, step.size_gb)
+class _Remaining:
+    """The steps of a plan that wait or are moving: most of them as sums, because a plan may have thousands.
+
+    ``sums`` has the GiB of the steps that wait for no other one by their pools, and those of the largest one. ``steps``
+    are the others, those that they wait for, and those that are moving, each with the seconds since its begin. A step
+    in both counts in ``sums`` alone.
+    """
+
+    def __init__(self) -> None:
+        self.sums: list[tuple[Load, int]] = []
+        self.steps: dict[int, tuple[Load, Sequence[int], float, bool]] = {}
+
+
+def _remaining(session: orm.Session, plan_ids: Sequence[str], now: datetime.datetime) -> Mapping[str, _Remaining]:
+    """Return the steps of plans that have not ended."""
+    row = MoveStepRow
+    plans: dict[str, _Remaining] = defaultdict(_Remaining)
+    waits_for_none = sa.cast(row.after, sa.Text) == "[]"
+    waiting = sa.and_(row.plan_id.in_(plan_ids), row.state == tables.WAITING)
+    sums = sa.select(row.plan_id, row.source, row.target, sa.func.max(row.size_gb), sa.func.sum(row.size_gb))
+    for plan_id, source, target, largest, total in session.execute(
+        sums.where(waiting, waits_for_none).group_by(row.plan_id, row.source, row.target)
+    ):
+        plans[plan_id].sums.append((Load(source, target, largest), int(total)))
+    columns = sa.select(row.plan_id, row.number, row.source, row.target, row.size_gb, row.after, row.started_at)
+    single = columns.where(
+        row.plan_id.in_(plan_ids),
+        sa.or_(row.state == tables.MOVING, sa.and_(row.state == tables.WAITING, ~waits_for_none)),
+    )
+    for plan_id, number, source, target, size, after, started_at in session.execute(single):
+        age = models.age(now, started_at) or 0.0
+        plans[plan_id].steps[number] = Load(source, target, size), after, age, False
+    for plan_id, plan in plans.items():
+        earlier = {number for _, after, _, _ in plan.steps.values() for number in after} - plan.steps.keys()
+        for chunk in dialects.in_chunks(sorted(earlier)):
+            statement = columns.where(row.plan_id == plan_id, row.state == tables.WAITING, row.number.in_(chunk))
+            for _, number, source, target, size, after, _ in session.execute(statement):
+                plan.steps[number] = Load(source, target, size), after, 0.0, True
+    return plans
+
+
+def _time_left(remaining: _Remaining, rates: _Rates, limits: Limits) -> float | None:
+    """Return the time of the steps of a plan that have not ended; None without an earlier move."""
+    duration = _Duration(limits)
+    for load, total_gb in remaining.sums:
+        longest = rates.seconds(load)
+        if longest is None:
+            return None
+        duration.add(load, longest * total_gb / load.size_gb)
+        duration.longest = max(duration.longest, longest)
+    for number, (load, after, age, is_in_sums) in sorted(remaining.steps.items()):
         seconds = rates.seconds(load)
         if seconds is None:
             return None
-        if step.state == tables.MOVING:
-            seconds = max(0.0, seconds - (models.age(now, step.started_at) or 0.0))
-        timed.append(_TimedMove(step.number, load, step.after, seconds))
-    return _time_of(timed, limits)
-
-
-def _time_of(moves: Iterable[_TimedMove], limits: Limits) -> float:
-    """Return the longest of these times: of the busiest backend, of all moves, and of moves that wait for each other.
-
-    Each of the first two goes through the number of moves at a time. Hours of the day do not count.
-    """
-    total, per_backend, ends = 0.0, defaultdict[str, float](float), dict[int, float]()
-    for number, load, after, seconds in moves:
-        total += seconds
-        for backend in {backend_of(load.source), backend_of(load.target)}:
-            per_backend[backend] += seconds
-        ends[number] = seconds + max((ends.get(earlier, 0.0) for earlier in after), default=0.0)
-    return max(
-        total / limits.moves,
-        max(per_backend.values(), default=0.0) / limits.moves_per_backend,
-        max(ends.values(), default=0.0),
-    )
+        seconds = max(0.0, seconds - age)
+        if not is_in_sums:
+            duration.add(load, seconds)
+        duration.follow(number, seconds, after)
+    return duration.seconds
