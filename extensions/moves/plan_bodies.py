@@ -100,11 +100,14 @@ class StayingVolume(Struct, kw_only=True):
 
 
 class PoolChange(Struct, kw_only=True):
-    """The levels of a pool before the moves of a plan and after them."""
+    """The levels of a pool before the moves of a plan and after them.
+
+    ``after`` is null for a pool that a plan which was made anew does not use any more.
+    """
 
     pool: str
     before: PoolLevel
-    after: PoolLevel
+    after: PoolLevel | None
 
 
 class Plan(Struct, kw_only=True):

@@ -93,6 +93,10 @@ def test_plans_are_listed_with_their_progress(browser: Browser, server: PageServ
         assert (goal, state, moved) == (GOAL, "running", "1 of 2 moves, 30 GiB of 40 GiB")
         assert (message, user, started.endswith(" s ago"), left.endswith(" s")) == ("none", "ann", True, True)
         assert tab.breaches() == []
+        server.ledger.run(plan_records.stop, PLAN)
+        tab.open("plans", "Plans")
+        [[_, state, _, left, *_]] = cells(tab, "Plans")
+        assert (state, left) == ("stopped", "ended")
         tab.page.get_by_role("link", name=GOAL).click()
         tab.wait_until_loaded(f"Plan {PLAN}")
         assert tab.messages == []
@@ -118,6 +122,7 @@ def test_a_plan_has_its_pools_before_and_after_and_its_moves(browser: Browser, s
         ]
         text = tab.text()
         assert f"{GOAL}: running" in text
+        assert "time left" in text.lower()
         assert "0 of 2 moves, 0 GiB of 40 GiB" in text
         assert "2 at a time for a backend, 8 in all, fails at 3 failures, hours 22-06" in text
         # The page shows what happens, without a reload.
@@ -129,6 +134,22 @@ def test_a_plan_has_its_pools_before_and_after_and_its_moves(browser: Browser, s
             ("skipped", "the plan is stopped"),
         ]
         assert "0 of 2 moves, 0 GiB of 40 GiB" in tab.text()
+        assert "time left" not in tab.text().lower()
+        assert tab.breaches() == []
+        assert tab.messages == []
+
+
+@pytest.mark.heavy
+def test_a_pool_that_a_plan_no_longer_uses_has_no_levels_after_it(browser: Browser, server: PageServer) -> None:
+    start(server)
+    again = replace(PLAN_OF_TWO, moves=(), pools=PLAN_OF_TWO.pools[:1])
+    assert server.ledger.run(plan_records.add_generation, PLAN, 1, again, "waits", 0.0)
+    with browser.tab(server.url) as tab:
+        tab.open(f"plan?id={PLAN}", f"Plan {PLAN}")
+        assert cells(tab, "Pools before and after") == [
+            [OLD, "45 GiB of 1.95 TiB", "20 GiB of 950 GiB", "5 GiB of 1.95 TiB", "20 GiB of 950 GiB"],
+            [NEW, "100 GiB of 1.95 TiB", "unknown", "not used", "not used"],
+        ]
         assert tab.breaches() == []
         assert tab.messages == []
 

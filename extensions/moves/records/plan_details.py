@@ -2,7 +2,7 @@
 """The details of a recorded plan: the volumes that stay, the levels of its pools, and the answer to its request."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +12,19 @@ from tonnage.capacity import type_conversion
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolChange, PoolLevel, StayingVolume
 from tonnage.extensions.moves.records.tables import MovePlanLevel, MovePlanRow, MovePlanStaying, MoveStepRow
 from tonnage.ledger.db import dialects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLevels:
+    """The levels of a pool before the moves of a plan, and after those of the plan as it was made last.
+
+    ``after`` is None for a pool that the plan as it was made last does not use.
+    """
+
+    pool: str
+    before: PoolLevel
+    after: PoolLevel | None
+
 
 #: Most volumes that stay which are recorded; the outcome of the plan has the number of all.
 MOST_STAYING = 1000
@@ -39,13 +52,24 @@ def record(session: orm.Session, plan_id: str, plan: MovePlan) -> None:
 
 
 def _record_levels(session: orm.Session, plan_id: str, changes: Iterable[PoolChange]) -> None:
-    """Record the levels of pools; those before the plan stay those of the first generation that used the pool."""
+    """Record the levels of pools; those before the plan stay those of the first generation that used the pool.
+
+    Pools without a change have none after the plan any more: the moves of earlier generations may have been skipped.
+    """
     row = MovePlanLevel
+    session.execute(
+        sa.update(row)
+        .where(row.plan_id == plan_id)
+        .values(level_after=sa.null())
+        .execution_options(synchronize_session=False)
+    )
     for chunk in dialects.in_chunks(changes):
         rows = {
             level.pool: level
             for level in session.scalars(
-                sa.select(row).where(row.plan_id == plan_id, row.pool.in_([change.pool for change in chunk]))
+                sa.select(row)
+                .where(row.plan_id == plan_id, row.pool.in_([change.pool for change in chunk]))
+                .execution_options(populate_existing=True)
             )
         }
         for change in chunk:
@@ -68,18 +92,26 @@ def staying(session: orm.Session, plan_id: str) -> list[StayingVolume]:
     ]
 
 
-def pools(session: orm.Session, plan_id: str) -> list[PoolChange]:
+def pools(session: orm.Session, plan_id: str) -> list[PoolLevels]:
     """Return the levels of the pools of a plan, by their names."""
     row = MovePlanLevel
     rows = session.scalars(sa.select(row).where(row.plan_id == plan_id).order_by(row.pool))
     return [
-        PoolChange(pool=level.pool, before=_level(level.level_before), after=_level(level.level_after))
+        PoolLevels(
+            pool=level.pool,
+            before=_level(level.level_before),
+            after=None if level.level_after is None else _level(level.level_after),
+        )
         for level in rows
     ]
 
 
 def answer(session: orm.Session, plan_id: str) -> MovePlan | None:
-    """Return a plan as it was answered when it was recorded; None if there is none, or one of an earlier release."""
+    """Return a recorded plan as the answer to the request for it, which may come twice.
+
+    The moves are those of the first answer. If the plan was made anew since, the outcome, the volumes that stay and the
+    pools are those of the plan as it was made last. None if there is no plan, or one of an earlier release.
+    """
     plan = session.get(MovePlanRow, plan_id)
     if plan is None or plan.outcome is None:
         return None
@@ -96,7 +128,11 @@ def answer(session: orm.Session, plan_id: str) -> MovePlan | None:
         outcome=plan.outcome,
         moves=_moves(steps),
         staying=tuple(staying(session, plan_id)),
-        pools=tuple(pools(session, plan_id)),
+        pools=tuple(
+            PoolChange(pool=levels.pool, before=levels.before, after=levels.after)
+            for levels in pools(session, plan_id)
+            if levels.after is not None
+        ),
     )
 
 

@@ -17,6 +17,9 @@ UNFINISHED = (RUNNING, PAUSED)
 #: States of steps. A step that was skipped has moved nothing, because it no longer held when its turn came.
 WAITING, MOVING, MOVED, STEP_FAILED, SKIPPED = "waiting", "moving", "moved", "failed", "skipped"
 
+#: JSON of which a missing value is NULL, and not the text null.
+_NullableJson = sa.JSON(none_as_null=True)
+
 #: The name of the sum of the steps that had not begun when a plan ended without its goal. They are skipped ones too.
 REMAINING = "left"
 
@@ -62,7 +65,7 @@ class MovePlanRow(Base):
     next_plan_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     mover: orm.Mapped[str] = orm.mapped_column(exact_text(32), default="", server_default="")
-    mover_options: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
+    mover_options: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(_NullableJson)
 
 
 class MoveStepRow(Base):
@@ -88,13 +91,17 @@ class MoveStepRow(Base):
     target: orm.Mapped[str] = orm.mapped_column(exact_text(511))
     after: orm.Mapped[list[int]] = orm.mapped_column("after_steps", Json)
     reason: orm.Mapped[str] = orm.mapped_column(FreeText())
-    source_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json, deferred=True, deferred_group="levels")
-    target_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json, deferred=True, deferred_group="levels")
-    state: orm.Mapped[str] = orm.mapped_column(exact_text(8), index=True, default=WAITING)
+    source_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(
+        _NullableJson, deferred=True, deferred_group="levels"
+    )
+    target_level: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(
+        _NullableJson, deferred=True, deferred_group="levels"
+    )
+    state: orm.Mapped[str] = orm.mapped_column(exact_text(8), default=WAITING)
     message: orm.Mapped[str | None] = orm.mapped_column(FreeText())
     started_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
-    volume_state: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(Json)
+    volume_state: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(_NullableJson)
 
 
 class MovePlanPool(Base):
@@ -122,7 +129,8 @@ class MovePlanStaying(Base):
 class MovePlanLevel(Base):
     """The levels of a pool of a plan: when the plan first used it, and when the plan as it was made last has ended.
 
-    Both are the fields of a :class:`~tonnage.extensions.moves.planning.plan.PoolLevel`.
+    Both are the fields of a :class:`~tonnage.extensions.moves.planning.plan.PoolLevel`. ``level_after`` is None for a
+    pool that the plan as it was made last does not use.
     """
 
     __tablename__ = "move_plan_levels"
@@ -130,7 +138,7 @@ class MovePlanLevel(Base):
     plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
     pool: orm.Mapped[str] = orm.mapped_column(exact_text(511), primary_key=True)
     level_before: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
-    level_after: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+    level_after: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(_NullableJson)
 
 
 class MovePlanSum(Base):

@@ -30,7 +30,7 @@ function List({ plans, time }) {
     { title: "Goal", class: "name", cell: (row) => planLink(row, row.goal) },
     { title: "State", cell: (row) => html`<${State} state=${row.state} />` },
     { title: "Moved", class: "share", cell: (row) => html`<${Progress} plan=${row} />` },
-    { title: "Time left", class: "number", cell: timeLeft },
+    { title: "Time left", class: "number", cell: (row) => (isUnfinished(row) ? timeLeft(row) : "ended") },
     { title: "Message", class: "why", cell: (row) => row.message ?? "none" },
     { title: "Started", class: "number", cell: (row) => `${age(row.created_at, time)} ago` },
     { title: "By", class: "name", cell: (row) => row.user_id || "unknown" },
@@ -41,6 +41,8 @@ function Progress({ plan, large = false }) {
   const text = `${plan.moved.toLocaleString("en")} of ${count(plan.moves, "move")}, ${size(plan.moved_gb)} of ${size(plan.size_gb)}`;
   return html`<${Bar} label=${`moved: ${text}`} whole=${plan.size_gb} large=${large} segments=${[["used", plan.moved_gb]]} /><span>${text}</span>`;
 }
+
+const isUnfinished = ({ ended_at: ended }) => ended === null;
 
 function timeLeft({ seconds_left: seconds }) {
   if (seconds === null) return "not known";
@@ -68,7 +70,7 @@ function Detail({ plan, time }) {
       ...(plan.outcome === null ? [] : [["as planned", plan.outcome]]),
       ["moving now", plan.moving.toLocaleString("en")],
       ["failed", plan.failed.toLocaleString("en")],
-      ["time left", timeLeft(plan)],
+      ...(isUnfinished(plan) ? [["time left", timeLeft(plan)]] : []),
       ["made", count(plan.generation, "time")],
       ["started", `${age(plan.created_at, time)} ago${plan.user_id && ` by ${plan.user_id}`}`],
       ...(plan.ended_at === null ? [] : [["ended", `${age(plan.ended_at, time)} ago`]]),
@@ -89,23 +91,26 @@ function limits({ moves_per_backend: perBackend, moves, in_flight_gb: inFlight, 
   return texts.join(", ");
 }
 
-// The pools that change most come first.
-const change = ({ before, after }) => Math.abs(after.promised_gb - before.promised_gb);
+// The pools that change most come first. A pool that the plan as it was made last does not use has no levels after it.
+const change = ({ before, after }) => (after === null ? 0 : Math.abs(after.promised_gb - before.promised_gb));
+
+const level = (levels, value, limit) => ({ isUsed: levels !== null, value: levels?.[value] ?? null, limit: levels?.[limit] ?? null });
 
 function Pools({ changes }) {
   const rows = [...changes].sort((first, second) => change(second) - change(first)).slice(0, MOST);
   return html`<${Table} caption="Pools before and after" rows=${rows} keyOf=${(row) => row.pool} columns=${[
     { title: "Pool", class: "name", cell: (row) => poolLink(row.pool) },
     ...["before", "after"].flatMap((when) => [
-      { title: `Promised ${when}`, class: "share", cell: (row) => html`<${Level} what=${`promised ${when}`} value=${row[when].promised_gb} limit=${row[when].promise_limit_gb} />` },
-      { title: `Used ${when}`, class: "share", cell: (row) => html`<${Level} what=${`used ${when}`} value=${row[when].used_gb} limit=${row[when].physical_limit_gb} />` },
+      { title: `Promised ${when}`, class: "share", cell: (row) => html`<${Level} what=${`promised ${when}`} ...${level(row[when], "promised_gb", "promise_limit_gb")} />` },
+      { title: `Used ${when}`, class: "share", cell: (row) => html`<${Level} what=${`used ${when}`} ...${level(row[when], "used_gb", "physical_limit_gb")} />` },
     ]),
   ]} />
   ${rows.length < changes.length && html`<p class="note">The ${MOST} of ${count(changes.length, "pool")} that change most.</p>`}`;
 }
 
-// A level of a pool and its bound; either may be unknown.
-function Level({ what, value, limit }) {
+// A level of a pool and its bound; either may be unknown, and the plan may not use the pool any more.
+function Level({ what, isUsed, value, limit }) {
+  if (!isUsed) return "not used";
   if (value === null) return "unknown";
   if (limit === null) return html`<span>${size(value)}</span>`;
   const text = `${size(value)} of ${size(limit)}`;

@@ -28,6 +28,8 @@ def upgrade() -> None:
         op.add_column("move_steps", sa.Column("target_level", sa.JSON(), nullable=True))
     op.create_index("ix_move_plans_ended_at", "move_plans", ["ended_at"], if_not_exists=True)
     op.create_index("ix_move_steps_ended_at", "move_steps", ["state", "ended_at"], if_not_exists=True)
+    # The new index begins with the same column.
+    op.drop_index("ix_move_steps_state", "move_steps", if_exists=True)
     op.create_table(
         "move_plan_staying",
         sa.Column("plan_id", Uuid, nullable=False),
@@ -47,7 +49,7 @@ def upgrade() -> None:
         sa.Column("plan_id", Uuid, nullable=False),
         sa.Column("pool", exact_text(511), nullable=False),
         sa.Column("level_before", sa.JSON(), nullable=False),
-        sa.Column("level_after", sa.JSON(), nullable=False),
+        sa.Column("level_after", sa.JSON(), nullable=True),
         sa.ForeignKeyConstraint(["plan_id"], ["move_plans.id"], name="fk_move_plan_levels_plan_id", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("plan_id", "pool", name="pk_move_plan_levels"),
         if_not_exists=True,

@@ -43,3 +43,35 @@ def test_two_plans_cannot_use_one_pool_and_rows_go_with_their_plan() -> None:
     )
     records.rows("DELETE FROM move_plans")
     assert records.rows("SELECT * FROM move_plan_pools") == records.rows("SELECT * FROM move_steps") == []
+
+
+def test_values_that_are_missing_are_null_in_the_database() -> None:
+    records = Records()
+    plan_id = new_id()
+    records.add(plan_row(plan_id))
+    records.add(
+        tables.MoveStepRow(
+            plan_id=plan_id,
+            number=1,
+            generation=1,
+            volume_id=new_id(),
+            size_gb=1,
+            source="h@b#p",
+            target="h@c#p",
+            after=[],
+            reason="",
+            source_level=None,
+            target_level=None,
+            volume_state=None,
+        )
+    )
+    assert records.rows("SELECT mover_options IS NULL FROM move_plans") == [(1,)]
+    nulls = "SELECT source_level IS NULL, target_level IS NULL, volume_state IS NULL FROM move_steps"
+    assert records.rows(nulls) == [(1, 1, 1)]
+
+
+def test_the_states_of_steps_have_no_second_index() -> None:
+    records = Records()
+    indexes = {row[0] for row in records.rows("SELECT name FROM sqlite_master WHERE tbl_name = 'move_steps'")}
+    assert "ix_move_steps_ended_at" in indexes
+    assert "ix_move_steps_state" not in indexes
