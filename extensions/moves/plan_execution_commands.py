@@ -82,6 +82,26 @@ _STAYING_COLUMNS: Sequence[Column] = (
     Column("reason", lambda row: row["reason"], "why", width=60),
 )
 
+
+def _level(moment: str, figure: str, heading: str | None) -> Column:
+    """Return the column of a figure of a pool, ``before`` or ``after`` the plan."""
+    return capacity(f"{moment}_{figure}", lambda row: (row[moment] or {}).get(f"{figure}_gb"), heading)
+
+
+_POOL_COLUMNS: Sequence[Column] = (
+    Column("pool", lambda row: row["pool"], "pool"),
+    *(
+        _level(moment, figure, heading)
+        for moment in ("before", "after")
+        for figure, heading in (
+            ("promised", f"promised {moment}"),
+            ("promise_limit", None),
+            ("used", f"used {moment}"),
+            ("physical_limit", None),
+        )
+    ),
+)
+
 APPLIED_COLUMNS: Sequence[Column] = (
     Column("id", lambda row: row["id"], "id"),
     Column("goal", lambda row: row["goal"], "goal"),
@@ -156,7 +176,7 @@ class PlanApply(base_commands.ShowOne):
 def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:
     """Return a plan when it has ended."""
     while True:
-        plan: Mapping[str, Any] = client.get(f"/move-plans/{plan_id}", "move_plan")
+        plan: Mapping[str, Any] = client.get(f"/move-plans/{plan_id}", "move_plan", steps="0")
         if plan["state"] not in UNFINISHED:
             return plan
         time.sleep(_PAUSE_SECONDS)
@@ -196,7 +216,10 @@ class PlanList(base_commands.Lister):
 
 
 class PlanShow(base_commands.ShowOne):
-    """Show a plan, its moves, and the volumes that stay."""
+    """Show a plan, its moves, the volumes that stay, and the levels of its pools before and after.
+
+    A pool that the plan does not use any more since it was made anew has no levels after it.
+    """
 
     group = "ask"
     options: ClassVar[Sequence[str]] = _OPTIONS
@@ -218,12 +241,13 @@ class PlanShow(base_commands.ShowOne):
         return plan
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
-        """Return the plan, and its steps as a part."""
+        """Return the plan, and its steps, the volumes that stay and its pools as parts."""
         plan = self.plan(parsed_args)
         self.status = 0 if plan["state"] in (*UNFINISHED, FINISHED) else FOUND
         return plan, [
             Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves."),
             Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
+            Part("pools", "Pools before and after", _POOL_COLUMNS, plan["pools"], "No levels of pools are recorded."),
         ]
 
 

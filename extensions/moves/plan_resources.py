@@ -23,10 +23,10 @@ from tonnage.extensions.moves.records import plan_progress, plan_records
 
 _QUERY = Query(sort_keys=plan_records.SORT_KEYS, filters=plan_records.FILTERS)
 
-_STEPS = Query(patterns={"steps": "^[0-9]{1,9}$"})
-
 #: The largest number of steps that are shown if some are to be.
 _MOST_STEPS = 1000
+
+_STEPS = Query(patterns={"steps": f"^([0-9]{{1,3}}|{_MOST_STEPS})$"})
 
 _ACTIONS = {"pause": plan_records.pause, "resume": plan_records.resume, "stop": plan_records.stop}
 
@@ -105,14 +105,16 @@ class AppliedPlan(_Resource):
     def on_get(self, req: Request, resp: falcon.Response, plan_id: str) -> None:
         """Show a plan that is or was carried out, with its steps, the volumes that stay and the levels of its pools.
 
-        With ``steps`` at most this number of steps is shown: those that are moving, the next ones, and the last ones
-        that have ended. It takes the microversion 3.73.
+        With ``steps`` at most this number of steps (up to 1000) is shown: those that are moving, the next ones, and the
+        last ones that have ended. It takes the microversion 3.73.
         """
         self._require(req, GET_PLANS)
         text = _STEPS.read(req).get("steps")
-        if text is not None and not list_query.is_number(text):
-            raise errors.InvalidInput(f"steps is {text!r}: expected a whole number")
-        most_steps = None if text is None else min(int(text), _MOST_STEPS)
+        if text is not None and not (list_query.is_number(text) and int(text) <= _MOST_STEPS):
+            raise errors.InvalidInput(
+                f"steps is {text!r}: expected a whole number up to {_MOST_STEPS}; without steps all are shown"
+            )
+        most_steps = None if text is None else int(text)
         with self._context.database.reading() as session:
             resp.media = plan_bodies.AppliedPlanResponse(plan_bodies.single_plan_body(session, plan_id, most_steps))
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.unit.api.cluster import BACKEND, wait_until
@@ -12,6 +13,7 @@ from tests.unit.cli.conftest import RestApi
 from tests.unit.extensions.moves.test_plan_commands import run
 from tests.unit.extensions.moves.test_plan_resources import CLOSED
 from tonnage.capacity import errors
+from tonnage.extensions.moves import plan_bodies
 from tonnage.extensions.moves.records import plan_records, tables
 
 
@@ -47,6 +49,46 @@ def test_a_plan_that_is_waited_for_has_moved_its_volumes(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["id"], shown["message"]) == (row["id"], f"{BACKEND}#thin has no volume")
     assert [(step["volume"], step["state"]) for step in shown["steps"]] == [(volume, "moved")]
+    thick, thin = shown["pools"]
+    assert (thick["pool"], thin["pool"]) == (f"{BACKEND}#thick", f"{BACKEND}#thin")
+    assert thick["after_promised_bytes"] - thick["before_promised_bytes"] == 3 * 2**30
+    assert thin["before_promised_bytes"] - thin["after_promised_bytes"] == 3 * 2**30
+    assert thick["after_physical_limit_bytes"] == thick["before_physical_limit_bytes"] > 0
+    run(f"plan show {row['id']}", rest_api)
+    output = capsys.readouterr().out
+    assert "Pools before and after" in output
+    assert "promised before GiB" in output
+
+
+def test_who_waits_for_a_plan_fetches_none_of_its_steps(
+    rest_api: RestApi, volume: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    show = plan_bodies.single_plan_body
+
+    def recorded(session: orm.Session, plan_id: str, most_steps: int | None = None) -> plan_bodies.AppliedPlan:
+        steps.append(most_steps)
+        return show(session, plan_id, most_steps)
+
+    monkeypatch.setattr(plan_bodies, "single_plan_body", recorded)
+    run(f"plan apply empty {BACKEND}#thin --wait", rest_api)
+    assert set(steps) == {0}
+
+
+def test_a_pool_that_a_plan_no_longer_uses_is_shown_without_levels_after_it(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} -f value -c id", rest_api)
+    plan = capsys.readouterr().out.strip()
+    with rest_api.cluster.database.engine.begin() as connection:
+        connection.execute(sa.update(tables.MovePlanLevel).values(level_after=None))
+    run(f"plan show {plan} -f json", rest_api)
+    pools = json.loads(capsys.readouterr().out)["pools"]
+    assert [(pool["after_promised_bytes"], pool["before_promised_bytes"] is None) for pool in pools] == [
+        (None, False),
+        (None, False),
+    ]
+    run(f"plan stop {plan}", rest_api)
 
 
 def test_a_plan_is_shown_with_the_volumes_that_stay(

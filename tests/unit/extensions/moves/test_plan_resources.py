@@ -113,7 +113,11 @@ def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: s
     for number in (0, 1):
         some = client.at("GET", f"/v3/move-plans/{plan['id']}?steps={number}", APPLIED_PLANS).json["move_plan"]
         assert some == {**shown, "steps": shown["steps"][:number]}
-    assert client.at("GET", f"/v3/move-plans/{plan['id']}?steps=all", APPLIED_PLANS).status_code == 400
+    for number in ("all", "1001", "-1"):
+        refusal = client.at("GET", f"/v3/move-plans/{plan['id']}?steps={number}", APPLIED_PLANS)
+        problem = f"steps is '{number}': expected a whole number up to 1000; without steps all are shown"
+        assert (refusal.status_code, problem in refusal.text) == (400, True)
+    assert client.at("GET", f"/v3/move-plans/{plan['id']}?steps=1000", APPLIED_PLANS).status_code == 200
     listed = client.at("GET", "/v3/move-plans?state=finished&limit=1", APPLIED_PLANS).json
     assert [row["id"] for row in listed["move_plans"]] == [plan["id"]]
     assert "steps" not in listed["move_plans"][0]
