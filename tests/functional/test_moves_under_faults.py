@@ -145,10 +145,22 @@ def obstructed(tonnage: Deployment, volume_ids: Iterable[str]) -> Iterator[None]
             folder.rmdir()
 
 
+def steps_in(tonnage: Deployment, plan_id: str, *states: str) -> list[Any]:
+    """Return the steps of a plan in some states, once the API answers."""
+    plan: Any = None
+
+    def is_read() -> bool:
+        nonlocal plan
+        plan = show(tonnage, plan_id)
+        return plan is not None
+
+    wait_for(is_read, "the API answers", LONGEST)
+    return [step for step in plan["steps"] if step["state"] in states]
+
+
 def failures(tonnage: Deployment, plan_id: str) -> list[str]:
     """Return the volumes whose copies have failed because something has the names of their files."""
-    plan = show(tonnage, plan_id)
-    failed = [] if plan is None else [step for step in plan["steps"] if step["state"] == "failed"]
+    failed = steps_in(tonnage, plan_id, "failed")
     return [step["volume_id"] for step in failed if "not a regular file" in (step["message"] or "")]
 
 
@@ -158,7 +170,7 @@ class Faults:
     def __init__(self, tonnage: Deployment, server: DatabaseServer | None, seed: int) -> None:
         self.done: collections.Counter[str] = collections.Counter()
         self._tonnage, self._server, self._draw = tonnage, server, random.Random(seed)
-        self._faults: list[Callable[[str], None]] = [self.kill, self.kill, self.stall, self.fail_copies]
+        self._faults: list[Callable[[str], str | None]] = [self.kill, self.kill, self.stall, self.fail_copies]
         if server is not None:
             self._faults.append(self.restart_database)
         self._first = list(dict.fromkeys(self._faults))
@@ -167,15 +179,23 @@ class Faults:
     def next(self, plan_id: str) -> None:
         """Let the next fault happen while a plan is carried out, and repair it."""
         fault = self._first.pop() if self._first else self._draw.choice(self._faults)
-        fault(plan_id)
-        self.done[fault.__name__] += 1
+        self.done[fault(plan_id) or fault.__name__] += 1
 
-    def fail_copies(self, plan_id: str) -> None:
-        """Let the next copies of a plan fail."""
-        plan = show(self._tonnage, plan_id)
-        waiting = [] if plan is None else [step["volume_id"] for step in plan["steps"] if step["state"] == "waiting"]
-        with obstructed(self._tonnage, waiting[:4]):
-            time.sleep(3)
+    def fail_copies(self, plan_id: str) -> str | None:
+        """Let the next copies of a plan fail, and wait until one has; return another name if no copy was left."""
+        before = len(failures(self._tonnage, plan_id))
+        next_volumes = {step["volume_id"] for step in steps_in(self._tonnage, plan_id, "waiting")[:4]}
+
+        def has_failed() -> bool:
+            return len(failures(self._tonnage, plan_id)) > before
+
+        def are_moved() -> bool:
+            remaining = steps_in(self._tonnage, plan_id, "waiting", "moving")
+            return next_volumes.isdisjoint(step["volume_id"] for step in remaining)
+
+        with obstructed(self._tonnage, next_volumes):
+            wait_for(lambda: has_failed() or are_moved(), f"a copy of {next_volumes} has failed", LONGEST)
+        return None if has_failed() else "no_copy_left"
 
     def kill(self, plan_id: str) -> None:
         """Kill a process and start it again."""
