@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of the rules of plans of moves."""
+
+from mutation_table import guards
+from mutation_table.mutation import Mutation
+
+MUTATIONS = (
+    Mutation(
+        "A step of a plan is started once, and its end is recorded once.",
+        "extensions/moves/records/plan_records.py",
+        "MoveStepRow.plan_id == step.plan_id, MoveStepRow.number == step.number, MoveStepRow.state == state_before",
+        "MoveStepRow.plan_id == step.plan_id, MoveStepRow.number == step.number",
+        (guards.PLAN_RECORDS,),
+    ),
+    Mutation(
+        "The request of a move is the same whoever makes it.",
+        "extensions/moves/execution/step_outcomes.py",
+        'request_id = f"move-{step.plan_id}-{step.number}"',
+        'request_id = f"move-{step.plan_id}-{step.number}-{id(step)}"',
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A plan that does not run starts no step.",
+        "extensions/moves/records/plan_records.py",
+        "if plan is None or plan.state != tables.RUNNING:\n        return []",
+        "if plan is None:\n        return []",
+        (guards.PLAN_RECORDS,),
+    ),
+    Mutation(
+        "Moves of all plans count for the limits.",
+        "extensions/moves/records/plan_records.py",
+        "    slots = Slots(limits_of(plan), moving(session))\n    rows",
+        "    slots = Slots(limits_of(plan), [])\n    rows",
+        (guards.PLAN_RECORDS,),
+    ),
+    Mutation(
+        "A plan holds its pools until its last move has ended.",
+        "extensions/moves/records/plan_records.py",
+        "if plan.state in tables.UNFINISHED or session.scalar(sa.select(is_moving)):",
+        "if plan.state in tables.UNFINISHED:",
+        (guards.PLAN_RECORDS,),
+    ),
+    Mutation(
+        "The sums of a plan are recorded when its pools are released.",
+        "extensions/moves/records/plan_records.py",
+        "    plan_retention.sum_up(session, plan_id)\n    return plan",
+        "    return plan",
+        (guards.PLAN_RETENTION,),
+    ),
+    Mutation(
+        "The moves that are left are summed up when a plan ends without its goal.",
+        "extensions/moves/records/plan_records.py",
+        "    if state != tables.FINISHED:\n        plan_retention.sum_up(",
+        "    if state == tables.FINISHED:\n        plan_retention.sum_up(",
+        (guards.PLAN_RETENTION,),
+    ),
+    Mutation(
+        "A plan that holds pools is not deleted.",
+        "extensions/moves/records/plan_retention.py",
+        "plan.state.not_in(tables.UNFINISHED), ~holds_pools)",
+        "plan.state.not_in(tables.UNFINISHED))",
+        (guards.PLAN_RETENTION,),
+    ),
+    Mutation(
+        "A plan that has not ended is not deleted.",
+        "extensions/moves/records/plan_retention.py",
+        "plan.ended_at < before, plan.state.not_in(tables.UNFINISHED), ~holds_pools",
+        "plan.ended_at < before, ~holds_pools",
+        (guards.PLAN_RETENTION,),
+    ),
+    Mutation(
+        "A pool that a plan does not use any more has no levels after it.",
+        "extensions/moves/records/plan_details.py",
+        "        .values(level_after=sa.null())\n",
+        "        .values(pool=row.pool)\n",
+        (guards.PLAN_DETAILS,),
+    ),
+    Mutation(
+        "A plan whose arguments no longer hold fails before its next move.",
+        "extensions/moves/execution/plan_executor.py",
+        "            has_turn = self._start_steps(plan)\n        except _WRONG_ARGUMENTS as error:\n",
+        "            has_turn = self._start_steps(plan)\n        except errors.Conflict as error:\n",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A plan whose arguments no longer hold fails while its moves are under way.",
+        "extensions/moves/execution/plan_executor.py",
+        "                self._tell_of_backends(plan, moving)\n            except _WRONG_ARGUMENTS as error:\n",
+        "                self._tell_of_backends(plan, moving)\n            except errors.Conflict as error:\n",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "An error of one plan does not stop the others.",
+        "extensions/moves/execution/plan_executor.py",
+        "                unexpected = unexpected or error\n",
+        "                raise\n",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A move that needs room waits until a report shows it.",
+        "extensions/moves/execution/plan_executor.py",
+        "unsettled = self._mover.unsettled(session, plan) if moved else set()",
+        "unsettled: set[str] = set()",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A plan with keep_forecast keeps room for the growth of pools.",
+        "extensions/moves/planner.py",
+        "        model.grow(growth)\n",
+        "",
+        (guards.PLANNER,),
+    ),
+    Mutation(
+        "No room is kept for forecasts without an extension that makes them.",
+        "extensions/moves/planner.py",
+        "        if growth is None:\n            raise",
+        "        if growth is None:\n            return {}\n            raise",
+        (guards.PLANNER,),
+    ),
+    Mutation(
+        "The growth of a storage counts once for all pools that report its figures.",
+        "extensions/moves/planning/pool_model.py",
+        "if row.storage_id is not None and math.isnan(row.storage_free):",
+        "if False:",
+        (guards.POOL_MODEL,),
+    ),
+    Mutation(
+        "The growth of the parts of a storage is contained in that of the storage.",
+        "extensions/moves/planning/pool_model.py",
+        "of_parts[row.storage_id] = promised + promised_gb, physical + physical_gb",
+        "of_parts[row.storage_id] = promised, physical",
+        (guards.POOL_MODEL,),
+    ),
+    Mutation(
+        "A copy is written in full in its target, whatever the volume is.",
+        "extensions/moves/planning/pool_model.py",
+        "        result: Mask = has_room & (~pools.thin",
+        "        result: Mask = (~pools.thin",
+        (guards.POOL_MODEL,),
+    ),
+)
