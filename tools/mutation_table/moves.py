@@ -97,10 +97,10 @@ MUTATIONS = (
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(
-        "A move that needs room waits until a report shows it.",
+        "A plan is made anew when reports contain the ends of its moves, and not before.",
         "extensions/moves/execution/plan_executor.py",
-        "unsettled = self._mover.unsettled(session, plan) if moved else set()",
-        "unsettled: set[str] = set()",
+        "if now < plan.next_plan_at or self._mover.unsettled(session, plan):",
+        "if now < plan.next_plan_at:",
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(

@@ -95,6 +95,22 @@ def test_a_move_that_needs_room_waits_until_a_report_shows_it() -> None:
     assert plans.carry_on() == "finished"
 
 
+def test_a_plan_is_made_anew_once_reports_contain_its_moves() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    # The copy is made, and the old one purged, but no backend reports.
+    plans._flush()
+    for _ in range(3):
+        executor.work()
+        plans._flush()
+    assert ([row[3] for row in plans.steps()], plans.state()) == (["moved"], "running")
+    plans.report_everything()
+    executor.work()
+    assert plans.state() == "finished"
+
+
 def test_a_step_that_no_longer_holds_is_replaced() -> None:
     plans = world({A: [10, 8]}, {A: 100, B: 20, C: 18})
     plan = plans.apply("empty", target=A, limits={"moves": 1})
