@@ -2,12 +2,21 @@
 """The goal of a plan and its arguments on a command line."""
 
 import argparse
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tonnage.cli.simulation import argument_types
 
 #: The bounds of a pool.
 BOUNDS = ("physical", "promised")
+
+#: The options of the goals of Tonnage; an out-of-tree goal may take any.
+_OPTIONS: Mapping[str, Collection[str]] = {
+    "empty": (),
+    "relieve": ("below", "bound"),
+    "balance": ("points", "zone"),
+    "fit": ("zone", "type", "count"),
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,18 +46,28 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def read(parser: argparse.ArgumentParser, parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the goal and its arguments as the REST API takes them. A wrong number of subjects is a usage error."""
+    """Return the goal and its arguments as the REST API takes them.
+
+    A wrong number of subjects is a usage error, and so is an option that the goal does not take.
+    """
     names = {"below": "below", "bound": "bound", "points": "points", "zone": "zone", "type": "volume_type"}
     values = {name: getattr(parsed_args, option) for option, name in {**names, "count": "count"}.items()}
     arguments = {name: value for name, value in values.items() if value is not None}
     if parsed_args.keep_forecast:
         arguments["keep_forecast"] = True
     goal, subjects = parsed_args.goal, parsed_args.subjects
+    options = (*names, "count")
+    for option in options:
+        if getattr(parsed_args, option) is not None and option not in _OPTIONS.get(goal, options):
+            parser.error(f"the goal {goal} takes no --{option}")
+    if goal == "relieve" and parsed_args.below is None:
+        parser.error("the goal relieve takes --below PERCENT")
     if goal == "balance":
         if subjects:
             arguments["pools"] = subjects
     elif len(subjects) != 1:
-        parser.error(f"the goal {goal} takes one SUBJECT, not {len(subjects)}")
+        hint = "" if goal in _OPTIONS else f"; the goals of Tonnage are {', '.join(_OPTIONS)}"
+        parser.error(f"the goal {goal} takes one SUBJECT, not {len(subjects)}{hint}")
     else:
         name = {"empty": "target", "fit": "size"}.get(goal, "pool")
         arguments[name] = _size(parser, subjects[0]) if name == "size" else subjects[0]

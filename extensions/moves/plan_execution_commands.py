@@ -12,6 +12,7 @@ from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation import argument_types
 from tonnage.cli.simulation.argument_types import FOUND
 from tonnage.extensions.moves import goal_arguments, plan_commands
+from tonnage.extensions.moves.records.hours import Hours
 
 if TYPE_CHECKING:
     from tonnage.cli.rest.api_client import ApiClient
@@ -126,8 +127,17 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-backend", type=number, metavar="N", help="most moves at a time of a backend")
     parser.add_argument("--moves", type=number, metavar="N", help="most moves at a time")
     parser.add_argument("--in-flight", type=number, metavar="GIB", help="most GiB that are copied at a time")
-    parser.add_argument("--hours", metavar="22-06", help="hours of the day in which moves begin")
+    parser.add_argument("--hours", type=_hours, metavar="22-06", help="hours of the day in which moves begin")
     parser.add_argument("--failures", type=number, metavar="N", help="give the plan up when N moves have failed")
+
+
+def _hours(text: str) -> str:
+    """Parse hours of the day."""
+    try:
+        Hours.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def read_limits(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -169,8 +179,10 @@ class PlanApply(base_commands.ShowOne):
             applied = _ended(client, plan["id"])
             plan |= {"state": applied["state"], "message": applied["message"]}
             self.status = 0 if applied["state"] == FINISHED else FOUND
-        rows = [*plan["moves"], *plan["staying"]]
-        return plan, [Part("plan", "Moves", plan_commands.COLUMNS, rows, "Nothing is to be moved.")]
+        return plan, [
+            Part("plan", "Moves", plan_commands.COLUMNS, plan["moves"], "Nothing is to be moved."),
+            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
+        ]
 
 
 def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:

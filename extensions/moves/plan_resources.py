@@ -19,9 +19,9 @@ from tonnage.extensions.moves.plan_messages import APPLY_MOVES, PLAN_MOVES, Appl
 from tonnage.extensions.moves.planning.plan import PlanQuery
 from tonnage.extensions.moves.policy_rules import APPLY_PLANS, GET_PLANS
 from tonnage.extensions.moves.policy_rules import PLAN_MOVES as PLAN_MOVES_RULE
-from tonnage.extensions.moves.records import plan_progress, plan_records
+from tonnage.extensions.moves.records import plan_progress, plan_records, tables
 
-_QUERY = Query(sort_keys=plan_records.SORT_KEYS, filters=plan_records.FILTERS)
+_QUERY = Query(sort_keys=plan_records.SORT_KEYS, filters=plan_records.FILTERS, words={"state": tables.STATES})
 
 #: The largest number of steps that are shown if some are to be.
 _MOST_STEPS = 1000

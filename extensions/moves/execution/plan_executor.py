@@ -406,10 +406,16 @@ def _query(plan: MovePlanRow) -> PlanQuery:
 def _obstacle(plan: MovePlan, steps: Sequence[MoveStepRow]) -> str:
     """Return why the goal is not reached: the reasons of the steps that moved nothing, and of volumes that stay."""
     unmoved = [step for step in steps if step.state in (tables.WAITING, tables.SKIPPED, tables.STEP_FAILED)]
-    reasons = [f"volume {step.volume_id}: {step.message}" for step in unmoved if step.message]
+    reasons = [_of_volume(step.volume_id, step.message) for step in unmoved if step.message]
     if not plan.is_reached:
-        reasons = [plan.outcome, *(f"volume {volume.volume_id}: {volume.reason}" for volume in plan.staying), *reasons]
+        staying = (_of_volume(volume.volume_id, volume.reason) for volume in plan.staying)
+        reasons = [plan.outcome, *staying, *reasons]
     if not reasons:
         return "volumes have come since"
     rest = len(reasons) - _MOST_REASONS
     return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _of_volume(volume_id: str, reason: str) -> str:
+    """Return the reason why a volume stays, with its id once."""
+    return reason if reason.startswith(f"volume {volume_id} ") else f"volume {volume_id}: {reason}"

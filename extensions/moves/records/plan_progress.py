@@ -33,7 +33,7 @@ class Amount(NamedTuple):
 class Progress:
     """The moves of a plan by the states of their steps, and those that were left when it ended without its goal.
 
-    ``seconds_left`` is the estimate for the moves that have not ended; None without a move that has.
+    ``seconds_left`` is the estimate for the moves of a running plan that have not ended; None without a move that has.
     """
 
     amounts: Mapping[str, Amount]
@@ -46,7 +46,7 @@ class Progress:
 
 
 def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Progress]:
-    """Return the progress of plans by their ids, with the time left of those that are unfinished."""
+    """Return the progress of plans by their ids, with the time left of those that are running."""
     amounts = _recorded_sums(session, [plan.id for plan in plans if plan.state not in tables.UNFINISHED])
     row = MoveStepRow
     for chunk in dialects.in_chunks([plan.id for plan in plans if not amounts[plan.id].keys() - {tables.REMAINING}]):
@@ -55,8 +55,8 @@ def load(session: orm.Session, plans: Collection[MovePlanRow]) -> dict[str, Prog
             statement.where(row.plan_id.in_(chunk)).group_by(row.plan_id, row.state)
         ):
             amounts[plan_id][state] = Amount(int(count), int(size))
-    unfinished = {plan.id: plan_records.limits_of(plan) for plan in plans if plan.state in tables.UNFINISHED}
-    times = _seconds_left(session, unfinished) if unfinished else {}
+    running = {plan.id: plan_records.limits_of(plan) for plan in plans if plan.state == tables.RUNNING}
+    times = _seconds_left(session, running) if running else {}
     return {plan.id: Progress(amounts=amounts[plan.id], seconds_left=times.get(plan.id)) for plan in plans}
 
 

@@ -304,7 +304,7 @@ def end(session: orm.Session, plan_id: str, state: str, message: str) -> bool:
 def pause(session: orm.Session, plan_id: str) -> None:
     """Start no further step of a plan. Raises :class:`~tonnage.capacity.errors.Conflict` if it has ended."""
     plan = _lock_unfinished(session, plan_id, "paused")
-    plan.state = tables.PAUSED
+    plan.state, plan.message = tables.PAUSED, None
 
 
 def resume(session: orm.Session, plan_id: str) -> None:

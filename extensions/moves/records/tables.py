@@ -13,6 +13,7 @@ from tonnage.ledger.models.free_text import FreeText
 #: States of plans. The first two are unfinished: such a plan holds its pools.
 RUNNING, PAUSED, STOPPED, FINISHED, FAILED = "running", "paused", "stopped", "finished", "failed"
 UNFINISHED = (RUNNING, PAUSED)
+STATES = (RUNNING, PAUSED, STOPPED, FINISHED, FAILED)
 
 #: States of steps. A step that was skipped has moved nothing, because it no longer held when its turn came.
 WAITING, MOVING, MOVED, STEP_FAILED, SKIPPED = "waiting", "moving", "moved", "failed", "skipped"
@@ -80,7 +81,10 @@ class MoveStepRow(Base):
     """
 
     __tablename__ = "move_steps"
-    __table_args__ = (sa.Index("ix_move_steps_ended_at", "state", "ended_at"),)
+    __table_args__ = (
+        sa.Index("ix_move_steps_state", "state"),
+        sa.Index("ix_move_steps_ended_at", "state", "ended_at"),
+    )
 
     plan_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(MovePlanRow.id, ondelete="CASCADE"), primary_key=True)
     number: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)

@@ -28,8 +28,6 @@ def upgrade() -> None:
         op.add_column("move_steps", sa.Column("target_level", sa.JSON(), nullable=True))
     op.create_index("ix_move_plans_ended_at", "move_plans", ["ended_at"], if_not_exists=True)
     op.create_index("ix_move_steps_ended_at", "move_steps", ["state", "ended_at"], if_not_exists=True)
-    # The new index begins with the same column.
-    op.drop_index("ix_move_steps_state", "move_steps", if_exists=True)
     op.create_table(
         "move_plan_staying",
         sa.Column("plan_id", Uuid, nullable=False),

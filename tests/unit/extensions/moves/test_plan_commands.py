@@ -73,8 +73,6 @@ def test_wrong_arguments_are_usage_errors(rest_api: RestApi, capsys: pytest.Capt
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan fit large", rest_api)
     assert "argument SUBJECT: 'large': expected" in capsys.readouterr().err
-    with pytest.raises(errors.InvalidInput, match="goal empty: the goal has no argument below"):
-        run("plan empty p --below 10", rest_api)
     with pytest.raises(errors.NotFound, match="backend nowhere could not be found"):
         run("plan empty nowhere", rest_api)
 

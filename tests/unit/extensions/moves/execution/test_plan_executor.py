@@ -174,7 +174,7 @@ def test_a_plan_waits_for_a_volume_that_is_busy_and_fails_in_the_end() -> None:
     with plans.engine.begin() as connection:
         connection.execute(sa.text("UPDATE volumes SET status = 'in-use'"))
     assert plans.carry_on(5) == "running"
-    assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {volume}: volume")
+    assert plans.message().startswith(f"waits: 1 of 1 volumes with 10 GiB stay in {A}; volume {volume} is in-use: only")
     assert plans.carry_on() == "failed"
     assert plans.message().startswith("no volume could be moved for 120 s: 1 of 1 volumes")
 

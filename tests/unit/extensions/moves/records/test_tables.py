@@ -68,10 +68,3 @@ def test_values_that_are_missing_are_null_in_the_database() -> None:
     assert records.rows("SELECT mover_options IS NULL FROM move_plans") == [(1,)]
     nulls = "SELECT source_level IS NULL, target_level IS NULL, volume_state IS NULL FROM move_steps"
     assert records.rows(nulls) == [(1, 1, 1)]
-
-
-def test_the_states_of_steps_have_no_second_index() -> None:
-    records = Records()
-    indexes = {row[0] for row in records.rows("SELECT name FROM sqlite_master WHERE tbl_name = 'move_steps'")}
-    assert "ix_move_steps_ended_at" in indexes
-    assert "ix_move_steps_state" not in indexes
