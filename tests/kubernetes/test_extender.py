@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 
 import pytest
+from kubernetes import client
 
 from tests.kubernetes import installation, manifests
 from tests.kubernetes.cluster import SCHEDULER, SELECTED_NODE, Cluster, wait_until
@@ -39,6 +40,8 @@ def scheduler_without_reservations(kubelet: Kubelet, cluster: Cluster) -> Iterat
     with installation.scheduler(kubelet, extenders=[there]) as name:
         yield name
     installation.end(pod)
+    client.RbacAuthorizationV1Api(cluster.api).delete_cluster_role_binding(metadata["name"])
+    cluster.core.delete_namespaced_service_account(metadata["name"], manifests.NAMESPACE)
 
 
 @pytest.fixture(params=["reservations", "none"])
