@@ -49,7 +49,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of moves: GiB moved, moves that passed a bound, and what is still to be done.
+    """The outcome of moves: GiB moved, moves that passed a bound, and the GiB or pools that are left.
 
     ``unmoved`` are the volumes that are left in a pool to be emptied, or the pools that are still over a threshold.
     """
@@ -91,8 +91,8 @@ def zone_migration(cloud: Cloud, source: str) -> Iterator[Move]:
     It compares no capacities. The operator is taken to name the pool with the most free space. An audit starts two
     moves for a pool; here it is repeated until all volumes had their turn.
     """
-    others = (pool for pool in cloud.pools if pool.name != source)
-    target = max(others, key=lambda pool: (pool.total - pool.used, pool.name))
+    targets = (pool for pool in cloud.pools if pool.name != source)
+    target = max(targets, key=lambda pool: (pool.total - pool.used, pool.name))
     yield from ((volume, target.name) for volume in cloud.volumes if volume.pool == source)
 
 

@@ -64,7 +64,7 @@ class Figures:
 
 @dataclass(slots=True)
 class _Execution:
-    """The last execution of a statement: what SQLAlchemy was given, and what it gave the driver."""
+    """The last execution of a statement: the arguments of SQLAlchemy, and those of the driver."""
 
     statement: Any
     parameters: Any

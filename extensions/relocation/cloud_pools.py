@@ -100,7 +100,7 @@ class Figures:
                 continue
             if volume.status in _UNFINISHED or (volume.changed_at or self.read_at) >= limit:
                 in_flight[volume.pool] += volume.size
-        # The sums have all volumes, so only what moves into a pool is missing there.
+        # The sums have all volumes, so only the volumes that move into a pool are missing there.
         missing = in_flight if sums is None else (moving or {})
         pools = [
             self._pool(row, stats, in_flight[row.name], missing.get(row.name, 0), default_ratio, sums)

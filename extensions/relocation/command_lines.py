@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as commands of ``openstack``, for those who carry it out themselves."""
+"""A plan as commands of ``openstack``, for administrators to carry out."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping

@@ -68,7 +68,7 @@ class CloudPlanShow(_Records, plan_execution_commands.PlanShow):
 
 
 class _RecordAction(_Records, plan_execution_commands.PlanAction):
-    """An action on the record of a plan; who carries the plan out sees it at the next look."""
+    """An action on the record of a plan; the process that carries it out reads it at the next look."""
 
     def act(self, parsed_args: argparse.Namespace) -> None:
         """Change the record."""

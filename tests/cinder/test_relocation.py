@@ -81,7 +81,7 @@ class Operator:
         return output
 
     def rows(self, *words: str, status: int = 0) -> Any:
-        """Run a command, and return what it prints as JSON."""
+        """Run a command, and return its output from JSON."""
         return json.loads(self.run(*words, "-f", "json", status=status))
 
 
@@ -106,7 +106,7 @@ def show_total(cinder: Cinder, total: int) -> None:
 
 
 def fill(cinder: Cinder) -> dict[str, set[str]]:
-    """Create the volumes of the first backend, and return their ids by what keeps them there.
+    """Create the volumes of the first backend, and return their ids by the obstacles that keep them there.
 
     The other backends have no room until all of them are there.
     """

@@ -64,9 +64,9 @@ class Counts:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         return self
 
-    def check(self, what: str, scenarios: int) -> None:
+    def check(self, name: str, scenarios: int) -> None:
         """Log the numbers, and require that there were so many scenarios without a fault."""
-        LOG.info("%s: %s", what, self)
+        LOG.info("%s: %s", name, self)
         assert self == Counts(scenarios=scenarios)
 
 
@@ -103,43 +103,43 @@ class Lab:
         if answer.status_code == 202:
             self.expected[answer.json()["volume"]["id"]] = size
 
-    def restart(self, *what: str, killed: Callable[[], None] = lambda: None) -> None:
+    def restart(self, *programs: str, killed: Callable[[], None] = lambda: None) -> None:
         """Kill and start Tonnage, the plug-in or both. ``killed`` is called in between."""
-        if "tonnage" in what:
+        if "tonnage" in programs:
             self.tonnage.kill()
-        if "plugin" in what:
+        if "plugin" in programs:
             self.plugin.stop()
         killed()
-        if "plugin" in what:
+        if "plugin" in programs:
             self.plugin.start()
-        if "tonnage" in what:
+        if "tonnage" in programs:
             self.tonnage.start()
 
     def counted(self, scenarios: int) -> Counts:
         """Wait until all volumes are as expected, count those that are not, and delete everything."""
         self.heal()
         ends = time.monotonic() + _PATIENCE
-        while (unsettled := [one for one in self.expected if not self._is_settled(one)]) and time.monotonic() < ends:
+        while (unsettled := [id for id in self.expected if not self._is_settled(id)]) and time.monotonic() < ends:
             for volume_id in unsettled:
                 if self.expected[volume_id] is None and self.status(volume_id) in _DELETABLE:
                     self.delete(volume_id)
             time.sleep(0.2)
         counts = Counts(scenarios=scenarios, stuck=len(unsettled))
-        kept = {one for one, size in self.expected.items() if size is not None}
+        kept = {id for id, size in self.expected.items() if size is not None}
         volumes = {volume["id"]: volume for volume in self.tonnage.rest.volumes()}
         made, spare = self.plugin.storage.all(), self.tonnage.files("spare")
         for volume_id in self.expected:
-            in_plugin = [one for one in made if volume_id in one.name]
+            in_plugin = [volume for volume in made if volume_id in volume.name]
             copies = len(in_plugin) + sum(volume_id in name for name in spare)
             counts.doubled += copies > 1
             counts.leaked += volume_id not in kept and copies > 0
             size = self.expected[volume_id]
-            is_right = all(one.size == (size or 0) * GIB for one in in_plugin)
+            is_right = all(volume.size == (size or 0) * GIB for volume in in_plugin)
             counts.wrong += volume_id in kept and not (copies == 1 and volumes[volume_id]["size"] == size and is_right)
-        counts.leaked += sum(all(volume_id not in one.name for volume_id in self.expected) for one in made)
+        counts.leaked += sum(all(volume_id not in volume.name for volume_id in self.expected) for volume in made)
         if counts != Counts(scenarios=scenarios):
-            reasons = {one: volumes[one].get("status_reason") for one in unsettled if one in volumes}
-            LOG.error("%s: %s", counts, [(self.expected[one], self.status(one), reasons.get(one)) for one in unsettled])
+            reasons = {id: volumes[id].get("status_reason") for id in unsettled if id in volumes}
+            LOG.error("%s: %s", counts, [(self.expected[id], self.status(id), reasons.get(id)) for id in unsettled])
         self.tonnage.check_counters()
         self.tonnage.rest.delete(*volumes)
         self.expected.clear()
@@ -197,7 +197,7 @@ def test_creates_without_an_answer(lab: Lab) -> None:
         volumes = [lab.create(kind) for kind in ("fast", None) for _ in range(2)]
         # Those in the other pool are there; the outcome of the others is not known.
         wait_for(
-            lambda volumes=volumes: all(lab.status(one) in ("available", "error") for one in volumes), "all were tried"
+            lambda volumes=volumes: all(lab.status(id) in ("available", "error") for id in volumes), "all were tried"
         )
         for volume_id in volumes[::2]:
             lab.delete(volume_id)
@@ -317,7 +317,7 @@ def test_storms(lab: Lab, seed: int) -> None:
         if kills and seconds > 25 / 4 * (4 - len(kills)):
             lab.restart(*kills.pop(0))
             continue
-        kept = [one for one, size in lab.expected.items() if size is not None and lab.status(one) == "available"]
+        kept = [id for id, size in lab.expected.items() if size is not None and lab.status(id) == "available"]
         action = chance.random()
         if action < 0.5 or not kept:
             if len(lab.expected) < 60:

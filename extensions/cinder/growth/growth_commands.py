@@ -69,7 +69,7 @@ class GrowthCommands:
         return _copies(_VOLUME.migration_status == f"target:{volume_id}")
 
     def old_copies(self, volume_id: str) -> Sequence[Copy]:
-        """Return what is left of a volume in pools that it has left."""
+        """Return the remains of a volume in pools that it has left."""
         return _copies(
             _VOLUME.migration_status == "deleting", _VOLUME.display_description == f"migration src for {volume_id}"
         )
@@ -136,14 +136,14 @@ class GrowthCommands:
             except messaging.MessageDeliveryFailure as error:
                 is_over = False
                 LOG.warning("The command %s of volume %s may be lost: %s", method, volume.id, error)
-            except Exception as error:  # any error of cinder-volume; the row shows what became of it
+            except Exception as error:  # any error of cinder-volume; the row shows the outcome
                 LOG.warning("%s of volume %s failed: %s", method, volume.id, error)
             ended(is_over)
 
         threading.Thread(target=call, name=f"tonnage-{method}", daemon=True).start()
 
     def swap(self, growth: Growth, copy_id: str) -> None:
-        """Swap the rows of a volume and its copy, and delete what the volume was."""
+        """Swap the rows of a volume and its copy, and delete the old volume."""
         context = _context(growth)
         volume = objects.Volume.get_by_id(context, growth.volume_id)
         old = volume.finish_volume_migration(objects.Volume.get_by_id(context, copy_id))

@@ -93,7 +93,7 @@ class Cinder(Protocol):
         """Return the copies of a volume that it is not swapped with."""
 
     def old_copies(self, volume_id: str) -> Sequence[Copy]:
-        """Return what is left of a volume in pools that it has left."""
+        """Return the remains of a volume in pools that it has left."""
 
     def beats(self, backend: str) -> Beats: ...
 

@@ -46,7 +46,7 @@ class _Admit:
 
 
 def application(admission: VolumeAdmission) -> "falcon.App[falcon.Request, falcon.Response]":
-    """Return the WSGI application. Its errors are statuses: ``failurePolicy`` of the cluster says what they mean."""
+    """Return the WSGI application. Errors are statuses: ``failurePolicy`` of the cluster decides their effect."""
     limit = middleware.BodyLimit(_MAX_BODY_SIZE, "the limit of /k8s/admit")
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[middleware.RequestLimits(limit)])
     app.add_route(PATH, _Admit(admission, limit))

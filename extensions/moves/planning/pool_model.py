@@ -184,7 +184,7 @@ class PoolModel:
             if index is None or row is None:
                 continue
             physical_gb = max(0.0, forecast.physical_gb or 0.0)
-            # A pool without thin volumes promises what it writes.
+            # A pool without thin volumes promises as much as it writes.
             promised_gb = max(0.0, forecast.promised_gb or 0.0) if row.thin else physical_gb
             if row.storage_id is not None and math.isnan(row.storage_free):
                 first, promised, physical = of_storages.get(row.storage_id, (index, 0.0, 0.0))

@@ -177,7 +177,7 @@ def test_a_moved_volume_is_no_candidate_until_the_move_is_taken_back() -> None:
 
 
 def pools_on_storages(**storages: tuple[str | None, float]) -> PoolModel:
-    """Return the model of thin pools, each with the name of its storage and what that has free, nan for a whole one."""
+    """Return the model of thin pools, each with the name and the free GiB of its storage, nan for a whole one."""
     cloud = Cloud()
     for name, (storage_id, storage_free) in storages.items():
         cloud.table.put(
