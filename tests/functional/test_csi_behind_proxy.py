@@ -150,7 +150,8 @@ class Lab:
         if status == "error_extending" and self.expected[volume_id] is not None:
             # The plug-in may have been away before it was asked to extend. This failure is known, and told.
             volume = self.tonnage.rest.volume(volume_id)
-            if "not known" not in volume["status_reason"]:
+            # Without a reason the extend has gone on since its status was read.
+            if volume["status_reason"] is not None and "not known" not in volume["status_reason"]:
                 LOG.info("an extend has failed: %s", volume["status_reason"])
                 self.expected[volume_id] = volume["size"]
                 return True
