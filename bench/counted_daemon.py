@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon of Tonnage that counts the statements and the transactions of each of its threads.
 
+The process of the API, which a standalone forks, counts its own, and its counts are among those of the daemon.
+
 The first argument is the name of an entry point in :mod:`tonnage.cli.start`; the others are the daemon's own::
 
     python bench/counted_daemon.py standalone --config-file tonnage.conf
@@ -12,6 +14,8 @@ counts is not measured.
 
 import collections
 import json
+import os
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -81,9 +85,40 @@ class StatementCounter:
             self._transactions[threading.current_thread().name] += 1
 
 
-def _answer(counter: StatementCounter, answers: TextIO) -> None:
-    for _ in sys.stdin:
-        print(counter.text(), file=answers, flush=True)
+class ForkedCounter:
+    """The counts of the process that this one forks, which answers on a socket."""
+
+    def __init__(self, counter: StatementCounter) -> None:
+        self._counter = counter
+        self._near, self._far = (end.makefile("rw") for end in socket.socketpair())
+        self._has_forked = False
+        os.register_at_fork(after_in_parent=self._forked, after_in_child=self._serve)
+
+    def text(self) -> str | None:
+        """Return the counts of the forked process as JSON, None without one."""
+        if not self._has_forked:
+            return None
+        print("count", file=self._near, flush=True)
+        return self._near.readline()
+
+    def _forked(self) -> None:
+        self._has_forked = True
+
+    def _serve(self) -> None:
+        threading.Thread(target=_answer, args=(self._far, self._far, self._counter), daemon=True).start()
+
+
+def _answer(questions: TextIO, answers: TextIO, counter: StatementCounter, forked: ForkedCounter | None = None) -> None:
+    """Print the counts for each line of the questions."""
+    for _ in questions:
+        counts = json.loads(counter.text())
+        text = None if forked is None else forked.text()
+        if text is not None:
+            more = json.loads(text)
+            counts["statements"] += more["statements"]
+            for thread, number in more["transactions"].items():
+                counts["transactions"][thread] = counts["transactions"].get(thread, 0) + number
+        print(json.dumps(counts), file=answers, flush=True)
 
 
 def main() -> None:
@@ -94,7 +129,8 @@ def main() -> None:
     counter.attach()
     # What the daemon itself prints goes to its log.
     answers, sys.stdout = sys.stdout, sys.stderr
-    threading.Thread(target=_answer, args=[counter, answers], daemon=True).start()
+    forked = ForkedCounter(counter)
+    threading.Thread(target=_answer, args=(sys.stdin, answers, counter, forked), daemon=True).start()
     name = sys.argv.pop(1)
     sys.exit(getattr(start, name)())
 

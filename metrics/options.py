@@ -13,9 +13,15 @@ OPTIONS = (
         help="Address that the metrics are served on. Any other than a loopback address needs web_config_file.",
     ),
     cfg.PortOpt(
-        "scheduler_listen_port", default=9776, help="Port of the metrics of tonnage-scheduler and tonnage-standalone."
+        "scheduler_listen_port",
+        default=9776,
+        help="Port of the metrics of tonnage-scheduler, and of scheduler and agents in tonnage-standalone.",
     ),
-    cfg.PortOpt("api_listen_port", default=9777, help="Port of the metrics of tonnage-api."),
+    cfg.PortOpt(
+        "api_listen_port",
+        default=9777,
+        help="Port of the metrics of tonnage-api, and of the REST API in tonnage-standalone.",
+    ),
     cfg.PortOpt("cinder_shadow_listen_port", default=9778, help="Port of the metrics of tonnage-cinder-shadow."),
     cfg.StrOpt(
         "web_config_file",

@@ -25,13 +25,43 @@ from oslo_messaging._drivers import base
 _MOST_WAITING = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Plain builtins as bytes, of which each receiver gets a copy, as from RabbitMQ's driver."""
+
+    data: bytes
+    #: A whole number of more than 64 bits is in it. RabbitMQ's driver carries it too, because it writes JSON.
+    is_json: bool = False
+
+    @classmethod
+    def of(cls, value: Any) -> "Packed":
+        """Return builtins packed."""
+        try:
+            return cls(msgspec.msgpack.encode(value))
+        except OverflowError:
+            return cls(json.dumps(value).encode(), is_json=True)
+
+    def copy(self) -> Any:
+        """Return new builtins with the value."""
+        return json.loads(self.data) if self.is_json else msgspec.msgpack.decode(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The servers that get a message: any of a topic, the one of that name, or with ``fanout`` all of the topic."""
+
+    topic: str
+    server: str = ""
+    fanout: bool = False
+
+
 class Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
     """A message on its way; ``answer`` gets the reply."""
 
     def __init__(self, context: Any, message: Any, expires: float, is_call: bool) -> None:
         super().__init__(context, message)
         self.expires = expires
-        self.answer: futures.Future[Any] | None = futures.Future() if is_call else None
+        self.answer: futures.Future[Packed] | None = futures.Future() if is_call else None
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
         """Give the caller, if there is one, the result or the failure, a triple as of ``sys.exc_info()``."""
@@ -42,7 +72,7 @@ class Incoming(base.RpcIncomingMessage):  # type: ignore[misc]
             lines = traceback.format_exception(kind, error, trace)
             self.answer.set_exception(oslo_messaging.RemoteError(kind.__name__, str(error), lines))
         else:
-            self.answer.set_result(_copies(reply)())
+            self.answer.set_result(Packed.of(reply))
 
     def requeue(self) -> None:
         """Do nothing: servers take all messages."""
@@ -66,6 +96,23 @@ class Bus:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[tuple[str, str], _Queue] = {}
+
+    def send(
+        self, destination: Destination, packed: Packed, timeout: float, is_call: bool
+    ) -> "futures.Future[Packed] | None":
+        """Send a context and a message that live for ``timeout`` seconds; return the future answer of a call."""
+        expires = time.monotonic() + timeout
+
+        def make() -> Incoming:
+            context, message = packed.copy()
+            return Incoming(context, message, expires, is_call)
+
+        if destination.fanout:
+            self.put_to_all(destination.topic, make)
+            return None
+        incoming = make()
+        self.put(destination.topic, destination.server, incoming)
+        return incoming.answer
 
     def put(self, topic: str, server: str, incoming: Incoming) -> None:
         """Hand a message to one listener, or keep it until there is one."""
@@ -167,24 +214,9 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         """
         if self._is_closed:
             raise oslo_messaging.MessageDeliveryFailure("the transport is closed")
-        expires = time.monotonic() + timeout
-        copies = _copies((ctxt, message))
-
-        def make() -> Incoming:
-            context, copied = copies()
-            return Incoming(context, copied, expires, bool(wait_for_reply))
-
-        if target.fanout:
-            BUS.put_to_all(target.topic, make)
-            return None
-        incoming = make()
-        BUS.put(target.topic, target.server or "", incoming)
-        if incoming.answer is None:
-            return None
-        try:
-            return incoming.answer.result(timeout)
-        except futures.TimeoutError:
-            raise oslo_messaging.MessagingTimeout(f"no reply on topic {target.topic}") from None
+        destination = Destination(target.topic, target.server or "", bool(target.fanout))
+        answer = BUS.send(destination, Packed.of((ctxt, message)), timeout, bool(wait_for_reply))
+        return None if answer is None else answer_within(timeout, answer, target.topic)
 
     def send_notification(self, target: Any, ctxt: Any, message: Any, version: Any, retry: Any = None) -> None:
         """Send a notification, which nobody in this process reads."""
@@ -204,14 +236,9 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         self._is_closed = True
 
 
-def _copies(value: Any) -> Callable[[], Any]:
-    """Return a function that makes copies, as RabbitMQ's driver would deliver them: receivers share no object with the
-    sender.
-    """
+def answer_within(timeout: float, answer: "futures.Future[Packed]", topic: str) -> Any:
+    """Return an answer from a topic. Raises ``MessagingTimeout`` if there is none within ``timeout`` seconds."""
     try:
-        packed = msgspec.msgpack.encode(value)
-    except OverflowError:
-        # A whole number of more than 64 bits. RabbitMQ's driver carries it too, because it writes JSON.
-        text = json.dumps(value)
-        return lambda: json.loads(text)
-    return lambda: msgspec.msgpack.decode(packed)
+        return answer.result(timeout).copy()
+    except futures.TimeoutError:
+        raise oslo_messaging.MessagingTimeout(f"no reply on topic {topic}") from None

@@ -7,6 +7,7 @@ transport holds connections and threads: make it after the last fork.
 
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from oslo_messaging._drivers import amqpdriver
 from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
-from tonnage.rpc import local_bus, options, serialization
+from tonnage.rpc import bus_socket, local_bus, options, serialization
 from tonnage.rpc.contract import Answer, Delivery, Message, Method
 
 LOG = logging.getLogger(__name__)
@@ -156,8 +157,10 @@ class _Listener:
 Transport: TypeAlias = PatientTransport
 
 
-def create(conf: cfg.ConfigOpts) -> Transport:
+def create(conf: cfg.ConfigOpts, bus: socket.socket | None = None) -> Transport:
     """Return a new transport to the message bus that ``[DEFAULT] transport_url`` names; does not connect yet.
+
+    ``bus`` leads to the :class:`~tonnage.rpc.bus_socket.Gateway` of the process whose local bus this one uses.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an address that cannot work.
     """
@@ -165,7 +168,8 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MIN = _SHORTEST_POLL
     try:
         if is_local(conf):
-            return PatientTransport(local_bus.Driver(conf, oslo_messaging.TransportURL.parse(conf), options.EXCHANGE))
+            local = conf, oslo_messaging.TransportURL.parse(conf), options.EXCHANGE
+            return PatientTransport(local_bus.Driver(*local) if bus is None else bus_socket.Driver(*local, bus))
         transport: Transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}; {_ADDRESS}") from None

@@ -98,9 +98,7 @@ def svg() -> str:
     labels = [
         _text(335, 212, "reads", "label"),
         _text(585, 212, "claims", "label"),
-        _text(
-            535, 35, "core: the processes exchange messages through a bus; tonnage-standalone has all in one", "label"
-        ),
+        _text(535, 35, "core: the processes exchange messages through a bus; tonnage-standalone has them all", "label"),
         _text(_WIDTH // 2, 365, "extensions: optional parts, one folder each; the core imports none", "label"),
     ]
     body = "\n  ".join([*(box.svg() for box in boxes), *arrows, *labels])

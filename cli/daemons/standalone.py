@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-standalone``: scheduler, agent and REST API in one process, for one machine."""
+"""``tonnage-standalone``: scheduler, agent and REST API started by one command, for one machine."""
 
 import contextlib
 import logging
@@ -19,14 +19,12 @@ from oslo_config import cfg
 from tonnage import enabled_extensions, plugin
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
-from tonnage.api.app import build
-from tonnage.api.auth import authentication
 from tonnage.api.http import middleware
-from tonnage.api.http.server import ApiServer
-from tonnage.api.process import further_servers
+from tonnage.api.monitoring import server as monitoring
 from tonnage.capacity import errors
 from tonnage.cli import output, setup, tls_verification, unknown_options
 from tonnage.cli.daemons import report_interval, signals
+from tonnage.cli.daemons.api_process import StandaloneApi
 from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
@@ -36,7 +34,6 @@ from tonnage.ledger.db import database, durability, text_columns
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.scheduler.configuration import settings as scheduler_settings
 from tonnage.scheduler.service import SchedulerService
 
@@ -131,12 +128,13 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
+    report_interval.check(conf, alone=True)
+    enabled_extensions.check(conf)
+    api = StandaloneApi(conf)
     started, stopped, changed = threading.Event(), threading.Event(), threading.Event()
     signals.handle(lambda: stopped.set() if started.is_set() else _end_at_once(), changed.set)
     with contextlib.ExitStack() as cleanup:
-        report_interval.check(conf, alone=True)
-        enabled_extensions.check(conf)
-        authenticator = authentication.select(conf, conf.osapi_volume_listen)
+        cleanup.callback(api.stop)
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
         transport = rpc_transport.create(conf)
@@ -145,22 +143,16 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         # Backends have a configuration of their own: each change of it restarts a backend and needs no other restart.
         configuration = BackendConfiguration(read, agent_options.COMMON)
         backends = BackendThreads(configuration, transport)
-        application = build(
-            conf,
-            ledger,
-            SchedulerClient(transport, ledger.recent_time),
-            authenticator,
-        )
-        api = ApiServer(conf, application)
-        servers = [api, *further_servers(conf, ledger, "scheduler_listen_port")]
+        metrics = monitoring.build(conf, ledger, "scheduler_listen_port")
         unknown_options.warn(configuration.conf)
         tls_verification.warn(conf)
         durability.warn(ledger)
         text_columns.warn(ledger, enabled_extensions.enabled(conf))
         # A conflict with another process about a port is detected before the services start.
-        for server in servers:
-            server.listen()
-            cleanup.callback(server.stop)
+        api.listen()
+        if metrics is not None:
+            metrics.listen()
+            cleanup.callback(metrics.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
         started.set()
@@ -168,9 +160,10 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         backends.start()
         # Started last, because requests need all other services, and the first one pools of the enabled backends.
         _wait_for_reports(scheduler, backends, stopped, _FIRST_REPORTS)
-        for server in servers:
-            server.start()
-            cleanup.callback(server.stop)
+        if metrics is not None:
+            metrics.start()
+        api.start()
+        cleanup.callback(api.stop)
         missing = _wait_for_reports(scheduler, backends, stopped, _REPORT_TIMEOUT)
         if not stopped.is_set():
             if missing and backends.failure is None:
@@ -178,7 +171,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             hints = _hints(api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
-        failed = _watch(stopped, changed, reload)
+        failed = _watch(stopped, changed, api, reload)
         LOG.info("Stopping")
         _limit_stop(conf.graceful_shutdown_timeout)
         scheduler.announce_stop()
@@ -225,8 +218,8 @@ def _wait_for_reports(
     return missing
 
 
-def _watch(stopped: threading.Event, changed: threading.Event, reload: Reload) -> str | None:
-    """Wait for a stop signal, or a failure of the scheduler or a backend. Return its message, None after a signal.
+def _watch(stopped: threading.Event, changed: threading.Event, api: StandaloneApi, reload: Reload) -> str | None:
+    """Wait for a stop signal, or a failure of scheduler, backend or API. Return its message, None after a signal.
 
     Reload the configuration when ``changed`` is set.
     """
@@ -234,6 +227,6 @@ def _watch(stopped: threading.Event, changed: threading.Event, reload: Reload) -
         if changed.is_set():
             changed.clear()
             reload.apply()
-        if (failure := reload.scheduler.failure or reload.backends.failure) is not None:
+        if (failure := reload.scheduler.failure or reload.backends.failure or api.failure) is not None:
             return failure
     return None

@@ -146,7 +146,7 @@ def test_prometheus_scrapes_a_standalone(
 ) -> None:
     with (
         deploy(BACKENDS, sections={"metrics": {**options, "openstack": True}}) as tonnage,
-        scraped(tonnage, [addresses["scheduler"]], start_prometheus) as server,
+        scraped(tonnage, list(addresses.values()), start_prometheus) as server,
     ):
         page = requests.get(f"http://{addresses['scheduler']}/metrics/openstack", timeout=30).text
         assert f'name="{tonnage.pool("disk")}",vendor_name="Tonnage",volume_backend_name="disk"}} 10.0' in page

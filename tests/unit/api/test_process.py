@@ -11,7 +11,6 @@ from oslo_config import cfg
 
 from tests.servers import kube_api, ledger_schema
 from tests.unit.api.cluster import configuration
-from tonnage.api import process
 from tonnage.api.process import ApiProcess
 from tonnage.capacity import errors
 from tonnage.ledger.db import database
@@ -98,15 +97,15 @@ def test_an_extension_has_a_listener_if_its_options_ask_for_one(
         extender = ("[kubernetes]", "extender = true", f"kubeconfig = {kube.kubeconfig(tmp_path)}")
     for lines, number in ((metrics, 1), ((*metrics, *extender), 2)):
         conf = configured(*lines, extensions=("kubernetes",))
-        ledger = database.connect(conf)
-        assert len(process.further_servers(conf, ledger, "api_listen_port")) == number
-        ledger.close()
+        api = ApiProcess(conf, "127.0.0.1")
+        assert len(api.further_servers(conf)) == number
+        api.close()
 
 
 @pytest.mark.usefixtures("with_schema")
 def test_an_option_of_a_further_server_is_checked(configured: Callable[..., cfg.ConfigOpts]) -> None:
     conf = configured("enabled = true", "listen = 192.0.2.1")
-    ledger = database.connect(conf)
+    api = ApiProcess(conf, "127.0.0.1")
     with pytest.raises(errors.ConfigurationError, match="may be reached from other machines"):
-        process.further_servers(conf, ledger, "api_listen_port")
-    ledger.close()
+        api.further_servers(conf)
+    api.close()

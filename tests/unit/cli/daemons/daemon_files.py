@@ -13,7 +13,9 @@ class DaemonFiles:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.conf = folder / "tonnage.conf"
-        self.port, self.metrics_port = base.free_port(), base.free_port()
+        self.port = base.free_port()
+        #: The ports of the metrics, by daemon.
+        self.metrics_ports = {daemon: base.free_port() for daemon in ("scheduler", "api")}
         self._folder = folder
 
     def make_ledger(self) -> None:
@@ -34,7 +36,7 @@ class DaemonFiles:
         }
         lines = [f"{name} = {value}" for name, value in {**defaults, **options}.items()]
         sections = [f"[{name}]\nvolume_driver = memory" for name in backends]
-        metrics = [f"{process}_listen_port = {self.metrics_port}" for process in ("scheduler", "api")]
+        metrics = [f"{daemon}_listen_port = {port}" for daemon, port in self.metrics_ports.items()]
         self.conf.write_text(
             "\n".join(
                 [

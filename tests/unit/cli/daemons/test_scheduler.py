@@ -14,7 +14,7 @@ def test_it_serves_metrics_and_takes_over_usable_files_alone(files: DaemonFiles)
     files.write()
     with run_process("scheduler", files.conf) as process:
         wait_for_line(process.log, "Scheduler is ready")
-        text = requests.get(f"http://127.0.0.1:{files.metrics_port}/metrics", timeout=60).text
+        text = requests.get(f"http://127.0.0.1:{files.metrics_ports['scheduler']}/metrics", timeout=60).text
         assert "tonnage_scheduler_decisions_total" in text
         files.write(scheduler_default_filters="NoFilter")
         process.send(signal.SIGHUP)

@@ -26,8 +26,10 @@ def test_it_is_ready_with_its_pools_and_changes_its_backends_on_sighup(files: Da
         shown = process.log.read_text()
         for line in (f"Tonnage is ready: {url}", f"Its web page is {url}/page/", f" explain 100 --url {url}"):
             assert f"{line}\n" in shown
-        metrics = requests.get(f"http://127.0.0.1:{files.metrics_port}/metrics/ledger", timeout=60).text
+        metrics = requests.get(f"http://127.0.0.1:{files.metrics_ports['scheduler']}/metrics/ledger", timeout=60).text
         assert 'tonnage_backend_up{backend="h@a"} 1' in metrics
+        of_requests = requests.get(f"http://127.0.0.1:{files.metrics_ports['api']}/metrics", timeout=60).text
+        assert 'code="200",method="GET",route="/v3/scheduler-stats/get_pools"} 1' in of_requests
         files.write("b", enabled_extensions="page")
         process.send(signal.SIGHUP)
         wait_for(lambda: pools(files) == {"h@b#pool1"}, "the new backend is there and the other one is withdrawn")

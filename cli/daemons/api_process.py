@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST API of ``tonnage-standalone``, in a process of its own.
+
+Python runs one thread of a process at a time. So requests and decisions get a processor each, where there are two. The
+API's process is forked before the standalone has threads or connections. It has its own connection to the ledger, and
+reaches a scheduler on the local bus through a socket.
+
+The standalone tells it by a pipe when to serve and when to stop. It ignores the signals that stop a daemon, because the
+standalone gets them too, and ends as soon as the standalone has ended.
+"""
+
+import contextlib
+import enum
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import warnings
+from multiprocessing.connection import Connection
+
+from oslo_config import cfg
+
+from tonnage.api.http.server import ApiServer
+from tonnage.api.process import ApiProcess
+from tonnage.capacity import errors
+from tonnage.rpc.bus_socket import Gateway
+
+
+class _Answer(enum.Enum):
+    """The first part of what the API's process says."""
+
+    #: Its servers listen; the URL of the API follows.
+    LISTENS = b"listens"
+    #: It cannot start; the message of the error follows.
+    FAILED = b"failed"
+    #: It serves requests.
+    SERVES = b"serves"
+
+
+class _Command(enum.Enum):
+    """What the API's process is told."""
+
+    SERVE = b"serve"
+    STOP = b"stop"
+
+
+class StandaloneApi:
+    """The process of the API, as the standalone sees it."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Fork the process. This one must have no other thread and no connection yet."""
+        context = multiprocessing.get_context("fork")
+        self._pipe, pipe = context.Pipe()
+        near, far = socket.socketpair()
+        self._gateway = Gateway(near)
+        self._process = context.Process(target=_run, args=(conf, pipe, far, (self._pipe, near)), daemon=True)
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # numpy has threads
+            self._process.start()
+        pipe.close()
+        far.close()
+        self._is_serving = False
+        #: The URL of the API, once it listens.
+        self.url = ""
+
+    def listen(self) -> None:
+        """Wait until the servers of the process listen.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if they cannot.
+        """
+        answer, text = self._receive()
+        if answer is _Answer.FAILED:
+            raise errors.ConfigurationError(text)
+        self.url = text
+
+    def start(self) -> None:
+        """Serve requests. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the process has ended."""
+        self._gateway.start()
+        self._tell(_Command.SERVE)
+        self._receive()
+        self._is_serving = True
+
+    def stop(self) -> None:
+        """Finish the accepted requests, and end the process. One that does not serve is killed: it may hang."""
+        if self._is_serving:
+            self._tell(_Command.STOP)
+        else:
+            self._process.kill()
+        self._process.join()
+        self._gateway.stop()
+
+    @property
+    def failure(self) -> str | None:
+        """The reason for which the standalone has to end; None while the process runs."""
+        code = self._process.exitcode
+        return None if code is None else _ending(code)
+
+    def _tell(self, command: _Command) -> None:
+        with contextlib.suppress(OSError):  # it has ended, and :attr:`failure` says how
+            self._pipe.send_bytes(command.value)
+
+    def _receive(self) -> tuple[_Answer, str]:
+        """Return what the process says next. Raises ConfigurationError if it has ended."""
+        try:
+            word, _, text = self._pipe.recv_bytes().partition(b" ")
+        except (EOFError, OSError):
+            self._process.join()
+            raise errors.ConfigurationError(_ending(self._process.exitcode or 0)) from None
+        return _Answer(word), text.decode()
+
+
+def _ending(code: int) -> str:
+    ending = f"exit status {code}; the log says more" if code >= 0 else f"signal {-code}"
+    return f"the process of the REST API has ended with {ending}"
+
+
+def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tuple[Connection, socket.socket]) -> None:
+    """Be the process of the API until it is told to stop. ``others`` are the standalone's own ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # A copy of an end would keep this process from seeing that the standalone has ended.
+    for end in others:
+        end.close()
+    told = {command: threading.Event() for command in _Command}
+    threading.Thread(target=_follow, args=(pipe, told), name="commands", daemon=True).start()
+    with contextlib.ExitStack() as cleanup:
+        try:
+            process = ApiProcess(conf, conf.osapi_volume_listen, bus)
+            cleanup.callback(process.close)
+            api = ApiServer(conf, process.application)
+            servers = [api, *process.further_servers(conf)]
+            # A conflict with another process about a port is detected before the services start.
+            for server in servers:
+                server.listen()
+                cleanup.callback(server.stop)
+        except errors.TonnageError as error:
+            pipe.send_bytes(b"%s %s" % (_Answer.FAILED.value, error.message.encode()))
+            return
+        pipe.send_bytes(b"%s %s" % (_Answer.LISTENS.value, api.url.encode()))
+        told[_Command.SERVE].wait()
+        for server in servers:
+            server.start()
+        pipe.send_bytes(_Answer.SERVES.value)
+        told[_Command.STOP].wait()
+
+
+def _follow(pipe: Connection, told: dict[_Command, threading.Event]) -> None:
+    """Set the events of the commands. End the process if the standalone has ended: nobody answers its requests."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            told[_Command(pipe.recv_bytes())].set()
+    os._exit(1)
