@@ -53,12 +53,7 @@ def execute(driver: Driver, command: Command, is_repeated: bool = False) -> Oper
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
     except plugin_errors.CAUGHT as error:
-        LOG.exception("Backend %s: %s of volume %s failed", driver.backend, command.verb, command.volume_id)
-        clean = False
-        message = (
-            f"{command.verb} of volume {command.volume_id} failed on backend {driver.backend} with an internal error "
-            f"({type(error).__name__}); the agent's log says more"
-        )
+        clean, message = False, _internal_error(driver, command, error)
     # Clean means that no new volume or size is left; a failed delete may leave the volume in any state. A refused
     # extend says nothing about an earlier one, whose effect only the list shows.
     clean = clean and command.verb not in REMOVING and not (is_repeated and command.verb is Verb.EXTEND)
@@ -75,6 +70,15 @@ def execute(driver: Driver, command: Command, is_repeated: bool = False) -> Oper
         size = _size_after(driver, command, before)
     # The driver reports only this attempt. An earlier process may have made the volume and died before its outcome.
     return OperationResult(ok=False, size_gb=size, clean=clean and size <= before, message=message)
+
+
+def _internal_error(driver: Driver, command: Command, error: BaseException) -> str:
+    """Log an error of the driver's code, and return the message for users."""
+    LOG.error("Backend %s: %s of volume %s failed", driver.backend, command.verb, command.volume_id, exc_info=error)
+    return (
+        f"{command.verb} of volume {command.volume_id} failed on backend {driver.backend} with an internal error "
+        f"({type(error).__name__}); the agent's log says more"
+    )
 
 
 def _is_unknown(error: errors.TonnageError, command: Command, is_repeated: bool) -> bool:
@@ -170,7 +174,17 @@ def _stored_size(driver: Driver, command: Command) -> float | None:
 
 
 def _size_before(driver: Driver, command: Command) -> float:
-    size = _stored_size(driver, command)
+    """Return the size of the volume in GiB before an extend.
+
+    Raises NotFound if it is not there, and OutcomeUnknown if the driver cannot list: the storage may answer later, and
+    an earlier process may have begun the extend.
+    """
+    try:
+        size = _stored_size(driver, command)
+    except errors.TonnageError as error:
+        raise errors.OutcomeUnknown(error.message) from error
+    except plugin_errors.CAUGHT as error:
+        raise errors.OutcomeUnknown(_internal_error(driver, command, error)) from error
     if size is None:
         raise errors.NotFound(f"volume {command.volume_id} is not in pool {driver.backend}#{command.pool}")
     return size

@@ -153,12 +153,15 @@ class CSIDriver(Driver):
         pool = self._class_pool(volume, context)
         with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._present_size(record, context, deadline)
+            present = None if record is None else self._present_size(record, context, deadline, repeated=True)
             if record is None or record.plugin_id is None or present is None:
                 raise errors.NotFound(f"{context}: there is no such volume")
             if new_size_gb * GIB > present:
-                self._admit(pool, volume, new_size_gb - present / GIB, context, deadline)
-                present = self._extend(record.plugin_id, new_size_gb, pool, context, deadline)
+                # The plugin may be working on an earlier call, for which it has already taken the capacity.
+                if self._records.begun_extend(record) != new_size_gb * GIB:
+                    self._admit(pool, volume, new_size_gb - present / GIB, context, deadline, repeated=True)
+                with self._records.extending(record, new_size_gb * GIB):
+                    present = self._extend(record.plugin_id, new_size_gb, pool, context, deadline)
             self._records.save(replace(record, size=present))
 
     def delete(self, volume: Volume) -> None:
@@ -258,17 +261,26 @@ class CSIDriver(Driver):
     def _query_deadline(self) -> "Deadline":
         return Deadline(self.conf.csi_look_timeout)
 
-    def _present_size(self, record: VolumeRecord, context: str, deadline: "Deadline") -> int | None:
+    def _present_size(
+        self, record: VolumeRecord, context: str, deadline: "Deadline", *, repeated: bool = False
+    ) -> int | None:
         """Return the size of a recorded volume in bytes, None if the plugin does not have it."""
-        with error_context.for_plugin_call(context):
+        with error_context.for_plugin_call(context, repeated=repeated):
             return self._inventory.present_size(self._require_capabilities().can_list, record, deadline)
 
     def _admit(
-        self, pool: ClassPool, volume: Volume, size_gb: float, context: str, deadline: "Deadline"
+        self,
+        pool: ClassPool,
+        volume: Volume,
+        size_gb: float,
+        context: str,
+        deadline: "Deadline",
+        *,
+        repeated: bool = False,
     ) -> "tuple[Capacity, VolumeListing]":
         """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that, and the volumes."""
         capabilities = self._require_capabilities()
-        with error_context.for_plugin_call(context, clean=True):
+        with error_context.for_plugin_call(context, clean=True, repeated=repeated):
             listing = self._inventory.volumes(capabilities.can_list, self._pools.current(), deadline)
             capacity = self._inventory.capacity(pool, deadline)
         used_bytes = listing.used_bytes().get(pool.name, 0)

@@ -12,11 +12,16 @@ from tonnage.drivers.csi.plugin import InvalidResponse
 
 
 @contextlib.contextmanager
-def for_plugin_call(context: str, *, clean: bool = False) -> Iterator[None]:
-    """Raise DriverError where a call to the plugin fails; ``clean`` if nothing has been changed before."""
+def for_plugin_call(context: str, *, clean: bool = False, repeated: bool = False) -> Iterator[None]:
+    """Raise DriverError where a call to the plugin fails; ``clean`` if nothing has been changed before.
+
+    Raise OutcomeUnknown instead if the operation is ``repeated`` until the plugin answers.
+    """
     try:
         yield
     except (CallFailed, InvalidResponse) as error:
+        if repeated:
+            raise errors.OutcomeUnknown(f"{context}: {error}") from error
         raise errors.DriverError(f"{context}: {error}", clean=clean) from error
 
 

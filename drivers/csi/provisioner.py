@@ -208,7 +208,7 @@ class VolumeProvisioner:
         try:
             new_size = self._plugin.expand(plugin_id, size, _require_settings(pool, context), deadline)
         except CallFailed as error:
-            raise _outcome_error(error, context) from error
+            raise _extend_error(error, context) from error
         except InvalidResponse as error:
             raise errors.DriverError(f"{context}: {error}") from error
         if new_size != size:
@@ -222,9 +222,14 @@ def _answered(record: VolumeRecord, plugin_volume: PluginVolume) -> VolumeRecord
     return replace(record, plugin_id=plugin_volume.id, size=size, earlier_ids=frozenset(), has_conflict=False)
 
 
-def _outcome_error(error: CallFailed, context: str) -> errors.TonnageError:
-    """Return the error of a call that had no effect, if the plugin has refused it, or an unknown one."""
-    return _clean_error(error, context) if error.refused else errors.OutcomeUnknown(f"{context}: {error}")
+def _extend_error(error: CallFailed, context: str) -> errors.TonnageError:
+    """Return the error of an extend: of one without effect, if the plugin has refused it, else of an unknown one.
+
+    A call that did not reach the plugin is repeated, because no other pool can extend the volume.
+    """
+    if error.refused and error.is_answer:
+        return _clean_error(error, context)
+    return errors.OutcomeUnknown(f"{context}: {error}")
 
 
 def _clean_error(error: CallFailed, context: str) -> errors.TonnageError:

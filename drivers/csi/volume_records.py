@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tonnage.capacity import errors
 from tonnage.drivers.csi.storage_class_config import EPHEMERAL
 from tonnage.drivers.filesystem import ownership
 
@@ -26,6 +27,16 @@ CREATE TABLE IF NOT EXISTS volumes (
     plugin_id TEXT,
     earlier_ids TEXT NOT NULL,
     has_conflict INTEGER NOT NULL,
+    PRIMARY KEY (pool, id)
+)
+"""
+
+#: The sizes to which the plugin was called to extend volumes, while the outcome is not known.
+_EXTENDS_TABLE = """
+CREATE TABLE IF NOT EXISTS extends (
+    pool TEXT NOT NULL,
+    id TEXT NOT NULL,
+    size INTEGER NOT NULL,
     PRIMARY KEY (pool, id)
 )
 """
@@ -79,6 +90,7 @@ class VolumeRecords:
         with self._transaction() as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute(_TABLE)
+            database.execute(_EXTENDS_TABLE)
 
     def all(self) -> list[VolumeRecord]:
         """Return all records."""
@@ -117,6 +129,7 @@ class VolumeRecords:
         with self._transaction() as database:
             if replaced is not None:
                 _delete_row(database, replaced)
+            _delete_extend(database, record)
             database.execute(
                 "INSERT OR REPLACE INTO volumes (pool, id, name, size, plugin_id, earlier_ids, has_conflict) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -128,6 +141,28 @@ class VolumeRecords:
             if record.plugin_id is not None:
                 for watch in self._watches:
                     watch[record.plugin_id] = record
+
+    @contextlib.contextmanager
+    def extending(self, record: VolumeRecord, size: int) -> Iterator[None]:
+        """Record that the plugin is called to extend a volume to ``size`` bytes, until the outcome is known."""
+        with self._transaction() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO extends (pool, id, size) VALUES (?, ?, ?)", (record.pool, record.id, size)
+            )
+        try:
+            yield
+        except errors.OutcomeUnknown:
+            raise
+        except errors.TonnageError:
+            with self._transaction() as database:
+                _delete_extend(database, record)
+            raise
+
+    def begun_extend(self, record: VolumeRecord) -> int | None:
+        """Return the size in bytes to which the plugin was called to extend a volume, None without such a call."""
+        with self._transaction() as database:
+            rows = database.execute("SELECT size FROM extends WHERE pool = ? AND id = ?", (record.pool, record.id))
+            return next((int(size) for (size,) in rows), None)
 
     def remove(self, record: VolumeRecord) -> None:
         """Remove a record."""
@@ -153,6 +188,11 @@ class VolumeRecords:
 
 def _delete_row(database: sqlite3.Connection, record: VolumeRecord) -> None:
     database.execute("DELETE FROM volumes WHERE pool = ? AND id = ?", (record.pool, record.id))
+    _delete_extend(database, record)
+
+
+def _delete_extend(database: sqlite3.Connection, record: VolumeRecord) -> None:
+    database.execute("DELETE FROM extends WHERE pool = ? AND id = ?", (record.pool, record.id))
 
 
 def _to_record(row: tuple[str, str, str, int, str | None, str, int]) -> VolumeRecord:

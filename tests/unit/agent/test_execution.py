@@ -176,9 +176,33 @@ def test_an_extend_of_a_volume_that_nobody_can_look_at_is_unknown(driver: fakes.
         driver.failures["extend"] = [BUSY]
         driver.on_entry["extend"] = lambda: driver.failures.update(list=silence)
     ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5))
-    words = "array still busy" if before else "array busy"
-    message = f"{words}; the size of the volume is not known, and the agent repeats it"
+    message = (
+        "array still busy; its outcome is not known yet, and the agent repeats it"
+        if before
+        else "array busy; the size of the volume is not known, and the agent repeats it"
+    )
     assert ended == OperationResult(ok=False, size_gb=5, unknown=True, message=message)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (BUSY, "array busy"),
+        (TIDY, TIDY.message),
+        (ZeroDivisionError("secret"), "extend of volume v failed on backend host@backend with an internal error "),
+    ],
+)
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_an_extend_is_repeated_if_the_storage_could_not_list_once(
+    driver: fakes.GatedDriver, error: Exception, message: str, is_repeated: bool
+) -> None:
+    driver.volumes["v"] = 3
+    driver.failures["list"] = [error]
+    ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5), is_repeated)
+    assert ended.unknown
+    assert ended.message.startswith(message)
+    assert "secret" not in ended.message
+    assert driver.volumes["v"] == 3
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])

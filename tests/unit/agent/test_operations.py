@@ -287,8 +287,8 @@ def test_an_extend_that_an_earlier_process_may_have_run_stays_unknown(
     assert (unknown.ok, unknown.unknown, unknown.size_gb) == (False, True, 4)
     known = ends.next()
     assert (known.claim_id, known.ok, known.unknown, known.size_gb) == ("c", True, False, 4)
-    # The first time that a command is sent, no earlier process has run it: a failed look has no effect.
-    driver.failures["list"] = [errors.DriverError("the storage is away")]
+    # The first time that a command is sent, no earlier process has run it: a failure of the driver is one.
+    driver.failures["extend"] = [errors.DriverError("the storage is away")]
     failed = perform(operations, ends, command("d", "v", Verb.EXTEND, size_gb=6))
     assert (failed.ok, failed.unknown, failed.size_gb) == (False, False, 4)
 

@@ -462,3 +462,51 @@ def test_a_volume_deleted_by_others_can_be_created_again(plugin: CsiPlugin, make
         driver.extend(volume(), 2)
     driver.create(volume(size_gb=2))
     assert listed(driver) == {"v": ("default", 2.0)}
+
+
+EXPAND = "ControllerExpandVolume"
+
+
+@pytest.mark.parametrize("method", ["ListVolumes", "GetCapacity", EXPAND])
+def test_an_extend_is_repeated_until_the_plugin_answers(plugin: CsiPlugin, make: Make, method: str) -> None:
+    """Whatever query fails: an earlier call of the plugin may still have an effect, and no other pool can extend."""
+    driver = make()
+    driver.create(volume())
+    plugin.settings.failing[method] = grpc.StatusCode.CANCELLED
+    with pytest.raises(errors.OutcomeUnknown, match=f"extend to 2 GiB failed: .*{method} with CANCELLED"):
+        driver.extend(volume(), 2)
+    plugin.settings.failing.clear()
+    driver.extend(volume(), 2)
+    assert listed(driver) == {"v": ("default", 2.0)}
+
+
+def test_an_extend_that_does_not_reach_the_plugin_is_repeated(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 1")
+    plugin.settings.lists = False
+    driver.check()
+    driver.create(volume())
+    plugin.stop()
+    with pytest.raises(errors.OutcomeUnknown, match="UNAVAILABLE"):
+        driver.extend(volume(), 2)
+
+
+def test_an_extend_that_the_plugin_works_on_is_admitted_once(plugin: CsiPlugin, make: Make) -> None:
+    """The plugin has taken the capacity already, so the repeated call would not fit."""
+    driver = make()
+    driver.create(volume())
+    plugin.settings.failing[EXPAND] = grpc.StatusCode.DEADLINE_EXCEEDED
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.extend(volume(), 8)
+    plugin.settings.sizes[""] = 3 * GIB
+    with pytest.raises(errors.OutcomeUnknown):
+        make().extend(volume(), 8)
+    with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
+        driver.extend(volume(), 9)
+    plugin.settings.failing[EXPAND] = grpc.StatusCode.OUT_OF_RANGE
+    with pytest.raises(errors.DriverError, match="OUT_OF_RANGE") as caught:
+        driver.extend(volume(), 8)
+    assert caught.value.clean
+    calls = len(plugin.asked(EXPAND))
+    with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
+        driver.extend(volume(), 8)
+    assert len(plugin.asked(EXPAND)) == calls

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.capacity import errors
 from tonnage.drivers.csi.volume_records import VolumeRecord, VolumeRecords
 
 PENDING = VolumeRecord(
@@ -100,3 +101,27 @@ def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
         records.check()
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
         VolumeRecords(tmp_path / "absent" / "state").check()
+
+
+@pytest.mark.parametrize("error", [errors.DriverError("refused", clean=True), errors.CapacityExceeded("full")])
+def test_an_extend_is_recorded_until_its_outcome_is_known(
+    records: VolumeRecords, tmp_path: Path, error: errors.TonnageError
+) -> None:
+    records.save(MADE)
+    with pytest.raises(errors.OutcomeUnknown), records.extending(MADE, 20):
+        raise errors.OutcomeUnknown("no answer")
+    assert VolumeRecords(tmp_path / "state").begun_extend(MADE) == 20
+    with pytest.raises(type(error)), records.extending(MADE, 20):
+        raise error
+    assert records.begun_extend(MADE) is None
+    with records.extending(MADE, 30):
+        pass
+    records.save(dataclasses.replace(MADE, size=30))
+    assert records.begun_extend(MADE) is None
+
+
+def test_a_removed_volume_has_no_extend(records: VolumeRecords) -> None:
+    records.save(MADE)
+    with records.extending(MADE, 20):
+        records.remove(MADE)
+    assert records.begun_extend(MADE) is None
