@@ -43,6 +43,7 @@ _EXTEND_OWN = (
     .where(_OWN_CLAIM, _TABLE.c.expires_at > sa.bindparam("at"))
     .values(expires_at=sa.bindparam("new_expires_at"))
 )
+_INSERT = sa.insert(_TABLE)
 _DELETE_EXPIRED = sa.delete(_TABLE).where(
     _TABLE.c.driver_uid == sa.bindparam("uid"), _TABLE.c.expires_at <= sa.bindparam("at")
 )
@@ -139,9 +140,27 @@ class ClaimsOnDrivers:
             for name, rows in self.rows.items()
         )
 
+    def with_first(
+        self, holder: str, placements: Iterable[Placement], expires_at: datetime.datetime, pod: str | None
+    ) -> "ClaimsOnDrivers | None":
+        """Return these claims and the first ones of a holder; None if it has claims among these."""
+        if any(row[0] == holder for rows in self.rows.values() for row in rows):
+            return None
+        rows_by_driver = {name: list(rows) for name, rows in self.rows.items()}
+        for placement in placements:
+            rows_by_driver[placement.driver].append(_row(holder, placement, expires_at, pod))
+        return ClaimsOnDrivers(rows_by_driver)
+
     def has_expired(self, at: datetime.datetime) -> bool:
         """Return whether there are claims that have expired."""
         return any(row[3] <= at for rows in self.rows.values() for row in rows)
+
+
+def _row(holder: str, placement: Placement, expires_at: datetime.datetime, pod: str | None) -> ClaimRow:
+    """Return the row of a claim as :data:`_CLAIMS_ON_DRIVER` returns it."""
+    storage_class, pool = placement.pool
+    volume, backing_id = placement.volume.name, placement.backing_id
+    return holder, volume, pod, expires_at, storage_class, pool, placement.size, backing_id, placement.capacity
 
 
 def _without_expiry(rows: Iterable[ClaimRow], at: datetime.datetime) -> set[tuple[object, ...]]:
@@ -177,24 +196,26 @@ def store(
         release(session, holder)
     else:
         _replace(session, holder, volumes, expires_at)
-    session.add_all(
-        _CLAIM(
-            holder=holder,
-            volume=placement.volume.name,
-            node=node,
-            driver_uid=placement.uid,
-            storage_class=placement.pool[0],
-            pool=placement.pool[1],
-            size=placement.size,
-            expires_at=expires_at,
-            pod=pod,
-            backing_id=placement.backing_id,
-            capacity=placement.capacity,
-        )
+    rows = [
+        {
+            "holder": holder,
+            "volume": placement.volume.name,
+            "node": node,
+            "driver_uid": placement.uid,
+            "storage_class": placement.pool[0],
+            "pool": placement.pool[1],
+            "size": placement.size,
+            "expires_at": expires_at,
+            "pod": pod,
+            "backing_id": placement.backing_id,
+            "capacity": placement.capacity,
+        }
         for placement in placements
-    )
+    ]
+    if not rows:
+        return
     try:
-        session.flush()
+        session.execute(_INSERT, rows)
     except db_exc.DBDuplicateEntry:
         raise database.StaleRead(f"{holder} has just claimed elsewhere") from None
 

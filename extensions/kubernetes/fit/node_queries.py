@@ -2,6 +2,7 @@
 """Queries for the nodes that take volumes together, and claims on the capacity of one of them."""
 
 import datetime
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,9 @@ from tonnage.ledger.db.database import Database
 
 #: Largest number of volumes in a query.
 MAX_VOLUMES = 128
+
+#: Seconds for which the data of a claim are the basis of the next decision, which is checked before its claim.
+_RECENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,15 @@ class _Basis:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _ClaimResult:
+    """The result of a transaction that claims. ``basis`` has the data after it, None if others have changed them."""
+
+    decision: Decision
+    node_claim: NodeClaim | None
+    basis: _Basis | None = None
+
+
 class NodeQueries:
     """Answers queries from the ledger. Thread-safe, and several processes may decide at once.
 
@@ -71,6 +84,8 @@ class NodeQueries:
         self.shape = shape
         self._cache = PoolCache()
         self._accessibility = AccessibilityCache()
+        #: The data after the last claim, and when they were read, in seconds of the monotonic clock.
+        self._recent: tuple[float, _Basis] | None = None
 
     def check(self) -> None:
         """Raise :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer at once."""
@@ -116,10 +131,27 @@ class NodeQueries:
         Without ``moves`` nothing is claimed, and None is returned, if the holder has an active claim for one of the
         volumes on a node outside of ``nodes``.
         """
-        decision, basis = self._decide_unlocked(volumes, nodes, holder)
+        began = time.monotonic()
+        decision, basis = self._decide_recent(volumes, nodes, holder) or self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        return self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, moves)
+        result = self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, moves)
+        self._recent = None if result.basis is None else (began, result.basis)
+        return result.decision, result.node_claim
+
+    def _decide_recent(self, volumes: Sequence[Volume], nodes: Nodes, holder: str) -> tuple[Decision, _Basis] | None:
+        """Decide on the data after the last claim; return None if they are too old or no node fits by them.
+
+        A claim checks its basis, and pods mostly come one after the other: the data need not be read twice for a pod.
+        """
+        recent = self._recent
+        if recent is None or time.monotonic() - recent[0] > _RECENT_SECONDS:
+            return None
+        basis = recent[1]
+        if basis.columns.keys() != {volume.driver for volume in volumes}:
+            return None
+        decision = self._decide_on(basis, volumes, nodes, holder)
+        return (decision, basis) if decision.packing.fits.any() else None
 
     def holds(self, holder: str, volume: str, node: str) -> bool:
         """Return whether a holder has an active claim for a volume on a node."""
@@ -142,22 +174,23 @@ class NodeQueries:
         lease: float,
         pod: str | None,
         moves: bool,
-    ) -> tuple[Decision, NodeClaim | None]:
+    ) -> _ClaimResult:
         # All transactions lock drivers in the order of their names, so there are no deadlocks.
         names = sorted({volume.driver for volume in volumes})
         locked = [name for name in names if driver_rows.lock(session, name) is not None]
         locked_basis = self._read(session, locked)
         now = locked_basis.now
-        if not basis.supports(locked_basis):
+        is_supported = basis.supports(locked_basis)
+        if not is_supported:
             decision = self._decide_on(locked_basis, volumes, nodes, holder)
         if not decision.packing.fits.any():
-            return decision, None
+            return _ClaimResult(decision, None)
         requested = {volume.name for volume in volumes}
         if not moves and any(
             claim.volume in requested and claim.node not in nodes.names
             for claim in capacity_claims.list_for_holder(session, holder)
         ):
-            return decision, None
+            return _ClaimResult(decision, None)
         scores = self.shape.scores(decision)
         node = int(np.argmax(np.where(decision.packing.fits, scores, -1.0)))
         node_claim = NodeClaim(
@@ -168,7 +201,11 @@ class NodeQueries:
         capacity_claims.store(
             session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
         )
-        return decision, node_claim
+        claims = locked_basis.claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
+        # Beside others who claim all the time, the data of the last claim seldom support the next one.
+        if not is_supported or claims is None:
+            return _ClaimResult(decision, node_claim)
+        return _ClaimResult(decision, node_claim, _Basis(locked_basis.columns, claims, now))
 
     def _read(self, session: orm.Session, drivers: Collection[str]) -> _Basis:
         now = capacity_claims.now(session)

@@ -19,7 +19,7 @@ from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
+from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision, node_queries
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database, dialects
@@ -154,6 +154,7 @@ def test_a_node_is_chosen_again_only_if_claims_were_added(
 
     if change == "revived":
         set_expiry(-hour)
+    capacity = NodeQueries(ledger)
     real = capacity._decide_unlocked
 
     def decide_unlocked(*arguments: Any) -> Any:
@@ -171,6 +172,83 @@ def test_a_node_is_chosen_again_only_if_claims_were_added(
     monkeypatch.setattr(capacity, "_decide_unlocked", decide_unlocked)
     assert capacity.claim(volumes(6, 1), NODES, "a", 600, pod="default/a")[1] is not None
     assert decisions == ([2] if again else [])
+
+
+@pytest.fixture
+def recent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data of the last claim are always recent."""
+    monkeypatch.setattr(node_queries, "_RECENT_SECONDS", 3600.0)
+
+
+def refuse_to_read(capacity: NodeQueries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let decisions fail that read data without a lock."""
+
+    def decide_unlocked(*arguments: Any) -> Any:
+        raise AssertionError("the data are read twice")
+
+    monkeypatch.setattr(capacity, "_decide_unlocked", decide_unlocked)
+
+
+@pytest.mark.usefixtures("recent")
+@pytest.mark.parametrize(("change", "number"), [("none", 1), ("released", 1), ("claimed", 2), ("figures", 2)])
+def test_a_claim_is_decided_on_the_data_of_the_last_one(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch, decisions: list[int], change: str, number: int
+) -> None:
+    """They are checked under the lock, so what others have claimed or reported since counts."""
+    patch(ledger, pools(10, 8))
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 1) is not None
+    refuse_to_read(capacity, monkeypatch)
+    assert claim(capacity, "b", 1) is not None
+    if change == "released":
+        NodeQueries(ledger).release("a")
+    elif change == "claimed":
+        first = claim(NodeQueries(ledger), "c", 7)
+        assert first is not None
+        assert first.node == "n0"
+    elif change == "figures":
+        patch(ledger, pools(2, 8))
+    decisions.clear()
+    last = claim(capacity, "d", 6)
+    assert last is not None
+    assert last.node == ("n0" if number == 1 else "n1")
+    assert decisions == [1] * number
+    with ledger.reading() as session:
+        assert [each.node for each in capacity_claims.list_for_holder(session, "d")] == [last.node]
+
+
+@pytest.mark.usefixtures("recent")
+def test_a_pod_is_refused_only_by_data_that_were_read_for_it(ledger: database.Database) -> None:
+    patch(ledger, pools(10))
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 6) is not None
+    assert claim(capacity, "b", 6) is None
+    NodeQueries(ledger).release("a")
+    assert claim(capacity, "b", 6) is not None
+
+
+@pytest.mark.usefixtures("recent")
+def test_own_claims_and_other_drivers_are_read_again(ledger: database.Database) -> None:
+    for name in (DRIVER, "other.example.com"):
+        patch(ledger, pools(10), name)
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 6) is not None
+    assert claim(capacity, "a", 6) is not None
+    assert claim(capacity, "b", 4) is not None
+    other = [Volume("v0", "other.example.com", "fast", 6 * GI)]
+    for holder, fits in (("c", True), ("d", False)):
+        assert (capacity.claim(other, NODES, holder, 60)[1] is not None) is fits
+    assert claim(capacity, "e", 1) is None
+
+
+def test_old_data_are_not_used(ledger: database.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_queries, "_RECENT_SECONDS", -1.0)
+    patch(ledger, pools(10))
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 1) is not None
+    refuse_to_read(capacity, monkeypatch)
+    with pytest.raises(AssertionError, match="read twice"):
+        claim(capacity, "b", 1)
 
 
 def test_a_claim_without_moves_keeps_active_claims_on_other_nodes(ledger: database.Database) -> None:
