@@ -21,7 +21,7 @@ from tonnage.api.monitoring.web_config import WebConfig
 
 pytestmark = pytest.mark.kubernetes
 
-_HELM = images.KUBERNETES.with_name("helm")
+HELM = images.KUBERNETES.with_name("helm")
 _CHART = manifests.FOLDER.parent
 _RENDER = pathlib.Path(__file__).with_name("render_chart.py")
 
@@ -35,12 +35,12 @@ Key = tuple[str, str]
 def run(
     values: dict[str, Any], namespace: str = manifests.NAMESPACE, *arguments: str
 ) -> "subprocess.CompletedProcess[str]":
-    if not _HELM.exists():
-        suites.cannot_run("Kubernetes", f"{_HELM} is not there; run tools/install-kubernetes.sh")
+    if not HELM.exists():
+        suites.cannot_run("Kubernetes", f"{HELM} is not there; run tools/install-kubernetes.sh")
     return subprocess.run(
         [sys.executable, _RENDER, _CHART, namespace, *arguments],
         input=json.dumps(values),
-        env={**os.environ, "PYTHONPATH": str(_HELM)},
+        env={**os.environ, "PYTHONPATH": str(HELM)},
         capture_output=True,
         text=True,
         check=False,
