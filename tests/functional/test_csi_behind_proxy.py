@@ -40,7 +40,7 @@ FAILURES = [
 ]
 
 #: Seconds of a call of the plug-in, and of an answer that comes too late.
-_TIMEOUT, _LATE = 3, 4.5
+_TIMEOUT, _LATE = 5, 6.5
 
 #: The statuses from which a user deletes a volume.
 _DELETABLE = ("available", "error", "error_deleting", "error_extending")
