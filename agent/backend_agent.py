@@ -8,6 +8,7 @@ Commands run on other threads, see :mod:`tonnage.agent.operations`, and so do fu
 """
 
 import contextlib
+import dataclasses
 import logging
 import secrets
 import threading
@@ -43,6 +44,10 @@ _STEP = 0.1
 
 #: Seconds between two questions to the driver whether it has news to report, and between reports of a drain.
 _NEWS_INTERVAL = 1.0
+
+#: The longest time in seconds for which a backend waits for the answer to a hello. It waits twice as long after each
+#: one without an answer, so the bus keeps the hello until a scheduler that has much to do takes it.
+_LONGEST_PATIENCE = 60.0
 
 #: Seconds after the first report without pools in which commands may still arrive for volumes that were placed before.
 _DRAIN_SECONDS = 2.0
@@ -80,6 +85,9 @@ class BackendAgent:
         self._epoch: Epoch | None = None
         # The epoch of the last answer to a hello; in the end that of ``_epoch`` too.
         self._introduced: int | None = None
+        # For how many seconds it waits for the answer to the next hello, and whether it was told to come back later.
+        self._patience = self._first_patience = contract.HELLO.timeout or _LONGEST_PATIENCE
+        self._told_to_come_back = False
         # The marks of the storage by pool, and whether the storage has to be checked before the next attempt.
         self._marks: Mapping[str, str | None] = {}
         self._check_again = False
@@ -290,7 +298,10 @@ class BackendAgent:
         receipt = retry(self._send_first_listing, self._log_join_failure, self._interrupt, self.settings.backoff)
         if receipt is None:
             return
-        self._failure_log.recovered(f"Backend {self.backend} has joined")
+        text = f"Backend {self.backend} has joined"
+        if not self._failure_log.recovered(text) and self._told_to_come_back:
+            LOG.info("%s", text)
+        self._told_to_come_back = False
         if not receipt.accepted:
             self._fail_superseded(self._current_epoch().number)
             return
@@ -351,7 +362,14 @@ class BackendAgent:
             driver=self.settings.driver_name,
             ledger_marks=_texts(marks),
         )
-        welcome = self._scheduler.call(contract.HELLO, hello)
+        try:
+            welcome = self._scheduler.call(dataclasses.replace(contract.HELLO, timeout=self._patience), hello)
+        except errors.Busy:
+            raise
+        except errors.Unavailable:
+            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+            raise
+        self._patience = self._first_patience
         self._introduced = welcome.epoch
         return welcome
 
@@ -413,6 +431,11 @@ class BackendAgent:
         return self._epoch
 
     def _log_join_failure(self, error: BaseException | None) -> None:
+        if isinstance(error, errors.Busy):
+            level = logging.DEBUG if self._told_to_come_back else logging.INFO
+            self._told_to_come_back = True
+            LOG.log(level, "Backend %s waits to join: %s; it tries in %g s", self.backend, error.message, error.seconds)
+            return
         self._failure_log.failed(f"Backend {self.backend} cannot join yet and keeps trying: {error}")
         if not isinstance(error, errors.Unavailable):
             self._notify(NoticeCode.FAILING, str(error))

@@ -2,6 +2,7 @@
 """Pauses between reports and between attempts, and few log lines about a failure that lasts."""
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,14 @@ class BackOff:
     def after(self, attempts: int) -> float:
         """Return the pause in seconds after that many attempts."""
         return float(min(self.longest, self.first * 2 ** min(attempts - 1, 32)))
+
+
+def until_invited(busy: errors.Busy) -> float:
+    """Return the seconds after which an agent comes back to a scheduler that is busy.
+
+    They are up to a fifth longer than that one says, so that not all agents come back at the same moment.
+    """
+    return busy.seconds * random.uniform(1.0, 1.2)  # noqa: S311
 
 
 def gap_after(busy_seconds: float, polling_interval: float, shortest: float, longest: float) -> float:
@@ -54,13 +63,14 @@ class FailureLog:
             self._last = (text, now)
         self._log.warning("%s", text, exc_info=with_traceback)
 
-    def recovered(self, text: str) -> None:
-        """Log the text if there was a failure before."""
+    def recovered(self, text: str) -> bool:
+        """Log the text if there was a failure before; return whether there was."""
         with self._lock:
             if self._last is None:
-                return
+                return False
             self._last = None
         self._log.info("%s", text)
+        return True
 
 
 def retry(
@@ -72,11 +82,23 @@ def retry(
     """Return the result of ``attempt`` once it raises nothing, or None if ``cancelled`` is set before.
 
     ``on_failure`` is called with each error. Only a :class:`~tonnage.capacity.errors.TonnageError` leads to another
-    attempt; other exceptions reach the caller.
+    attempt; other exceptions reach the caller. The pauses grow with the failures, and up to a half of each is random.
+    The next attempt after :class:`~tonnage.capacity.errors.Busy` is at the time that the scheduler says.
     """
+    failures = 0
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        nonlocal failures
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, errors.Busy):
+            failures = 0
+            return until_invited(error)
+        failures += 1
+        return backoff.after(failures) * random.uniform(0.5, 1.0)  # noqa: S311
+
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(errors.TonnageError),
-        wait=tenacity.wait_exponential(multiplier=backoff.first, max=backoff.longest),
+        wait=pause,
         stop=tenacity.stop_when_event_set(cancelled),
         sleep=tenacity.sleep_using_event(cancelled),
         before_sleep=lambda state: on_failure(state.outcome.exception() if state.outcome else None),

@@ -4,7 +4,8 @@
 import logging
 from typing import Protocol
 
-from tonnage.agent.backoff import BackOff, FailureLog
+from tonnage.agent.backoff import BackOff, FailureLog, until_invited
+from tonnage.capacity import errors
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -49,6 +50,10 @@ class ListingLoop:
     def _list_once(self) -> float | None:
         try:
             self._sender.send_listing()
+        except errors.Busy as busy:
+            LOG.debug("Backend %s sends its listing later: %s", self._backend, busy.message)
+            self._worker.pause(until_invited(busy))
+            return 0.0
         except Exception as error:
             self._failures += 1
             self._failure_log.failed(f"Backend {self._backend} could not send a listing of its volumes: {error}")

@@ -42,6 +42,7 @@ from tonnage.rpc import options as rpc_options
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import REPORT_STEP, BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.rpc.scheduler_server import SchedulerServer
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.configuration import plugins, settings
 from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
@@ -195,7 +196,7 @@ class Whole:
         with conffixture.ConfFixture(conf, transport_url="kombu+memory://"):
             conf.set_override("transport_url", "kombu+memory://")
             bus = transport.create(conf)
-            server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", endpoints.build(self.core))
+            server = SchedulerServer(bus, "bench", endpoints.build(self.core))
             server.start()
             yield SchedulerClient(bus)
             server.stop()

@@ -87,5 +87,13 @@ class LedgerMoved(DatabaseUnreachable):
     """The ledger is used in another database from now on. A process that still has this one has to end."""
 
 
+class Busy(Unavailable):
+    """A scheduler has so much to do that the caller shall come back in ``seconds``."""
+
+    def __init__(self, message: str, seconds: float = 5.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 class Declined(Unavailable):
     """A scheduler cannot begin the call now and has done nothing of it: another scheduler may take it."""

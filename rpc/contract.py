@@ -19,6 +19,11 @@ Message = TypeVar("Message")
 Answer = TypeVar("Answer")
 
 
+#: The topic of the messages with which the backends of agents join. Requests have another queue, so that neither wait
+#: for the others, however many agents start at once.
+TOPIC_JOINS = "tonnage-joins"
+
+
 class Delivery(enum.StrEnum):
     """The way of a message to its server."""
 
@@ -40,7 +45,8 @@ class Method(Generic[Message, Answer]):
 
     ``NoneType`` stands for a method without a message or without an answer. A ``keyed`` method takes a
     :class:`~tonnage.rpc.messages.KeyedRequest`; the client dates it, and the server checks its request id. ``timeout``
-    is the longest time in seconds to wait for the answer, if it is shorter than ``rpc_response_timeout``.
+    is the longest time in seconds to wait for the answer, if it is shorter than ``rpc_response_timeout``. ``topic`` is
+    the topic of a method that has another one than the other methods of its servers.
     """
 
     name: str
@@ -50,15 +56,21 @@ class Method(Generic[Message, Answer]):
     delivery: Delivery = Delivery.CALL
     keyed: bool = False
     timeout: float | None = None
+    topic: str | None = None
 
 
 # The methods of schedulers that agents call.
 
-#: It may be repeated at once; the bus drops one without a scheduler.
+#: It may be repeated at once; the bus drops one without a scheduler. Agents wait longer after each failure.
 HELLO = Method(
-    "hello", messages.Hello, messages.Welcome, "an agent process introduces a backend and gets its epoch", timeout=5.0
+    "hello",
+    messages.Hello,
+    messages.Welcome,
+    "an agent process introduces a backend and gets its epoch",
+    timeout=5.0,
+    topic=TOPIC_JOINS,
 )
-LISTING = Method("listing", messages.Listing, messages.Receipt, "all volumes on a backend")
+LISTING = Method("listing", messages.Listing, messages.Receipt, "all volumes on a backend", topic=TOPIC_JOINS)
 REPORT = Method(
     "report",
     PackedReport,

@@ -2,7 +2,8 @@
 """Conversion of messages to and from the builtins that oslo.messaging carries, and the envelope of answers.
 
 oslo.messaging would send the traceback of an error too, and raise a generated subclass whose text is that traceback. So
-errors travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "message": "..."}``.
+errors travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "message": "..."}``, with ``seconds`` for
+:class:`~tonnage.capacity.errors.Busy`.
 """
 
 import functools
@@ -84,11 +85,12 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     error_name = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
     if error_name is not None and isinstance(error, errors.TonnageError):
         # The outage or the refusal is in the log already, and a declined call is sent again several times.
-        postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined, errors.WrongStorage))
+        postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined, errors.Busy, errors.WrongStorage))
         LOG.log(logging.DEBUG if postponed else logging.INFO, "%s answers %s: %s", method, error_name, error.message)
         # The caller may have a database of its own, so the message names the server.
         server = f"{name}: " if error_name == errors.Unavailable.__name__ else ""
-        return {"error": error_name, "message": server + error.message}
+        answer = {"error": error_name, "message": server + error.message}
+        return {**answer, "seconds": error.seconds} if isinstance(error, errors.Busy) else answer
     LOG.error("%s failed", method, exc_info=error)
     return {
         "error": errors.Unavailable.__name__,
@@ -103,6 +105,8 @@ def result(answer: Any, result_type: type[T]) -> T:
     malformed answer: the request was not wrong, and it may have been carried out.
     """
     match answer:
+        case {"error": errors.Busy.__name__, "message": str(message), "seconds": int() | float() as seconds}:
+            raise errors.Busy(message, seconds)
         case {"error": str(name), "message": str(message)}:
             raise _LEAVES.get(name, errors.Unavailable)(message)
         case {"result": value}:

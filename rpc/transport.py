@@ -213,10 +213,11 @@ def server(
     name: str,
     endpoint: object,
     readiness: serialization.Readiness | None = None,
+    title: str | None = None,
 ) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 
-    It declines calls while ``readiness`` raises an error.
+    It declines calls while ``readiness`` raises an error. Its errors have its ``title``, the topic if None.
 
     A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); its result, a
     message or a list of them, and its exception reach the caller as :meth:`Peer.call` says. Methods run on
@@ -226,12 +227,12 @@ def server(
     return oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=topic, server=name),
-        [serialization.Guarded(endpoint, topic, VERSION, readiness)],
+        [serialization.Guarded(endpoint, title or topic, VERSION, readiness)],
     )
 
 
 class Peer:
-    """Sends messages to the servers of one topic."""
+    """Sends messages to the servers of one topic, or of the topic that a method has for itself."""
 
     def __init__(self, transport: Transport, topic: str, name: str, resend_after: float | None = None) -> None:
         """``name`` is the name of the server in errors.
@@ -267,7 +268,7 @@ class Peer:
         while True:
             remaining = end - time.monotonic()
             try:
-                answer = self._send(method.name, arguments, min(resend_after, max(remaining, _SHORTEST_PAUSE)))
+                answer = self._send(method, arguments, min(resend_after, max(remaining, _SHORTEST_PAUSE)))
                 return serialization.result(answer, method.answer)
             except oslo_messaging.MessagingTimeout:
                 if resend_after >= remaining:
@@ -289,10 +290,12 @@ class Peer:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _send(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+    def _send(self, method: Method[Any, Any], arguments: Mapping[str, Any], seconds: float) -> Any:
         """Send a message once, and return its answer. Raises ``MessagingTimeout`` after so many seconds."""
+        name = method.name
+        target = {} if method.topic is None else {"topic": method.topic}
         try:
-            return self._client.prepare(timeout=seconds).call({}, name, **arguments)
+            return self._client.prepare(timeout=seconds, **target).call({}, name, **arguments)
         except oslo_messaging.MessagingTimeout:
             raise
         except oslo_messaging.RemoteError as error:

@@ -19,7 +19,6 @@ from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
-from tonnage.rpc import contract
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
     Answer,
@@ -49,6 +48,7 @@ from tonnage.rpc.messages import (
     WhatIf,
 )
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.agents.join_admission import JoinAdmission
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, ReportParts
 from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
@@ -113,6 +113,7 @@ class SchedulerManager:
         # The messages of agents, for which no caller waits.
         self._thread.paced = (self._outcome_handler.outcomes, self._report_inbox.apply)
         self._thread.unbatched = (self._registration.hellos, self._registration.listings)
+        self._admission = JoinAdmission()
         self._pool_list_text = PoolListTextCache()
         self._sorted_names = pool_views.SortedNames()
         self._unread_fields = UnreadFields(base.hosts)
@@ -210,13 +211,20 @@ class SchedulerManager:
             raise errors.Declined(f"the scheduler waits: {self._thread.obstacle()} does not answer")
 
     def hello(self, message: Hello) -> Welcome:
-        """Give an agent process its epoch."""
-        # Later, the agent has given this call up and says hello again.
-        return self._thread.submit(self._registration.hellos, message, contract.HELLO.timeout or LONGEST_WAIT).result()
+        """Give an agent process its epoch.
+
+        Raises :class:`~tonnage.capacity.errors.Busy` if it shall come back later.
+        """
+        with self._admission.hello(message.backend):
+            return self._thread.call(self._registration.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
-        """Apply the listing of a backend."""
-        return self._thread.call(self._registration.listings, message)
+        """Apply the listing of a backend.
+
+        Raises :class:`~tonnage.capacity.errors.Busy` if it shall be sent later.
+        """
+        with self._admission.listing(message.backend):
+            return self._thread.call(self._registration.listings, message)
 
     def report(self, message: PackedReport) -> None:
         """Apply a report of a backend, without waiting for it.

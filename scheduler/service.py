@@ -14,6 +14,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas import usage_sources
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
+from tonnage.rpc.scheduler_server import SchedulerServer
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.manager import SchedulerManager
@@ -49,9 +50,7 @@ class SchedulerService:
             },
         )
         endpoint = endpoints.build(self._manager)
-        self._server = rpc_transport.server(
-            transport, rpc_transport.TOPIC_SCHEDULER, static.host, endpoint, self._manager
-        )
+        self._server = SchedulerServer(transport, static.host, endpoint, self._manager)
 
     def start(self) -> None:
         """Load the ledger, listen, and ask the agents for reports."""

@@ -136,10 +136,22 @@ class PendingClaim:
     age: float = 0.0
 
 
-def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> BackendRow:
-    """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
+class Introduction(NamedTuple):
+    """The row of a backend after a hello, and before it; None for a new backend.
+
+    ``pools_changed``: the hello has changed the generations of its pools.
+    """
+
+    row: BackendRow
+    before: BackendRow | None
+    pools_changed: bool
+
+
+def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> Introduction:
+    """Give a backend the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
     generation = scheduling_rules.lock_shared(session)
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
+    before = None if backend is None else _backends(session, models.Backend.id == backend.id)[0]
     if backend is None:
         backend = models.Backend(name=name, epoch=0, nonce="", enabled=True, allocated_capacity_gb=0)
         session.add(backend)
@@ -147,7 +159,8 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
         backend.epoch += 1
         backend.nonce = nonce
         backend.report_seq = backend.report_covers = 0
-    if backend.availability_zone != zone:
+    pools_changed = backend.availability_zone != zone
+    if pools_changed:
         backend.availability_zone = zone
         session.flush()
         session.execute(
@@ -160,7 +173,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
     backend.notice = backend.notice_text = backend.notice_at = None
     backend.rules_generation = generation
     session.flush()
-    return _backends(session, models.Backend.id == backend.id)[0]
+    return Introduction(_backends(session, models.Backend.id == backend.id)[0], before, pools_changed)
 
 
 def find(session: orm.Session, name: str) -> BackendRow | None:

@@ -70,8 +70,8 @@ def record(
     tick: int,
     volumes: Sequence[Listed],
     in_hand: Collection[str] = (),
-) -> None:
-    """Record a listing of a backend, made in an epoch.
+) -> bool:
+    """Record a listing of a backend, made in an epoch; return whether the external capacity of pools has changed.
 
     Nothing is recorded if the epoch is over or a later listing was recorded before: an older listing would take back
     results of the later one, such as unclaimed volumes that have to be counted. Raises
@@ -86,15 +86,17 @@ def record(
     last_listing = sa.select(backend.listing_epoch, backend.listing_tick)
     last = session.execute(last_listing.where(backend.id == backend_id, backend.epoch == epoch)).one_or_none()
     if last is None or tuple(last) >= (epoch, tick):
-        return
+        return False
     # Usually nothing has changed: the first comparison needs no locks, so other transactions do not wait for a
     # comparison of a hundred thousand volumes.
     comparison = _compare(session, listing)
+    external_changed = False
     if comparison.has_changes():
         locked = pool_locks.lock(session, comparison.pools.keys())
         comparison = _compare(session, listing)
         _write(session, comparison)
-        if _write_external(session, comparison):
+        external_changed = _write_external(session, comparison)
+        if external_changed:
             pool_counters.recount_shared(session, locked.shared)
     recorded: Any = session.execute(
         sa.update(backend)
@@ -105,6 +107,7 @@ def record(
     )
     if recorded.rowcount != 1:
         raise StaleRead(f"another listing of backend {backend_id} has been recorded")
+    return external_changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,8 @@ class Registration:
         self._silence = silence
         self._contests: dict[str, _Contest] = {}
         self._refusals: dict[str, str] = {}
+        # The backends with external capacity that decisions do not know yet.
+        self._uncounted: set[str] = set()
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -138,9 +140,10 @@ class Registration:
             self._record_refusal(message.backend, wrong_storage)
             return wrong_storage
         # The first hello of a backend may reach two schedulers at once.
-        row = self._database.run_past_duplicates(_say_hello, message)
+        introduction = self._database.run_past_duplicates(_say_hello, message)
+        row = introduction.row
         with self._database.reading() as session:
-            self._cache_refresh.refresh(session, [row])
+            self._cache_refresh.introduce(session, introduction)
             shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) has joined", row.name, message.driver)
         LOG.debug("Backend %s: its epoch is %d", row.name, row.epoch)
@@ -219,12 +222,17 @@ class Registration:
         for claim in pending:
             if claim.id not in message.in_hand:
                 self._dispatcher.send(claim)
-        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        if self._database.run(
+            listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand
+        ):
+            self._uncounted.add(message.backend)
         if message.ledger_marks:
             self._database.run_past_duplicates(stored_volumes.record_marks, backend.id, message.ledger_marks)
-        entries = self._hosts.entries
-        with self._database.reading() as session:
-            self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+        if message.backend in self._uncounted:
+            entries = self._hosts.entries
+            with self._database.reading() as session:
+                self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+            self._uncounted.remove(message.backend)
         if self._audit is not None:
             self._audit.listing(backend.id, message)
         self._refusals.pop(message.backend, None)
@@ -244,7 +252,7 @@ def _result(work: Callable[[Message], Result], message: Message) -> Result | Exc
         return error
 
 
-def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
+def _say_hello(session: orm.Session, message: Hello) -> backends.Introduction:
     return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
 
 

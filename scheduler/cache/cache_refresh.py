@@ -12,7 +12,7 @@ from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import backends
-from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.inventory.backends import BackendRow, Introduction, PoolMark, PoolRow
 from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.scheduler.cache import pool_figures
@@ -88,6 +88,14 @@ class LedgerRefresh(Generic[_Cache]):
         for row in rows:
             self.hosts.apply_rows(row, marks_of.get(row.id, []), pools_of.get(row.id, []), now, absence)
         return pools
+
+    def introduce(self, session: orm.Session, introduction: Introduction) -> None:
+        """Take over a hello. The pools are read only if they may have changed, in the hello or before it."""
+        before = introduction.before
+        if before is None or introduction.pools_changed or self.hosts.is_outdated(before):
+            self.refresh(session, [introduction.row])
+        else:
+            self.hosts.apply_hello(introduction.row, self._clock())
 
     def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
         """Take over the counters of pools; return whether any has changed."""

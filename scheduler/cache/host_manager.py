@@ -121,6 +121,10 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         self.update_status(backend, now)
         return current
 
+    def apply_hello(self, row: BackendRow, now: float) -> None:
+        super().apply_hello(row, now)
+        self.update_status(self._backends[row.name], now)
+
     def _put_backend(self, row: BackendRow, now: float, absence: float) -> None:
         backend = self._backends.get(row.name)
         collected = now - (row.silence or 0.0) - row.report_age

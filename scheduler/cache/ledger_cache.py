@@ -113,6 +113,10 @@ class LedgerCache(abc.ABC, Generic[Backend, Pool]):
         """
         return False
 
+    def apply_hello(self, row: BackendRow, now: float) -> None:
+        """Bring a backend up to its row after a hello, before which the cache was current; its pools stay."""
+        self._put_backend(row, now, 0.0)
+
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
     ) -> list[PoolMark]:

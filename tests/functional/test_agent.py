@@ -18,7 +18,8 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
 from tests.unit.rpc import bus as message_bus
-from tonnage.rpc import messages, transport
+from tonnage.rpc import messages
+from tonnage.rpc.scheduler_server import SchedulerServer
 
 START = [sys.executable, "-c", "from tonnage.cli.daemons.agent import main; main()"]
 
@@ -53,7 +54,7 @@ def schedulers(url: str) -> Iterator[tuple[Schedulers, fakes.Calls]]:
     """Serve the RPC methods of schedulers on the bus."""
     with message_bus.memory_transport(url=url) as bus:
         endpoint = Schedulers()
-        server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint)
+        server = SchedulerServer(bus, "one", endpoint)
         server.start()
         try:
             yield endpoint, fakes.Calls(bus)

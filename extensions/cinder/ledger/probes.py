@@ -44,7 +44,7 @@ class ProbedReport:
 
 def observe(session: orm.Session, name: str, zone: str, system: str) -> int:
     """Return the id of an observed backend, whose row is inserted if it is new. ``system`` names the other system."""
-    row = backends.hello(session, name, _NONCE, zone, system)
+    row = backends.hello(session, name, _NONCE, zone, system).row
     session.execute(
         sa.update(models.Backend)
         .where(models.Backend.id == row.id, models.Backend.observed.is_(False))

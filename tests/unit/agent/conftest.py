@@ -14,6 +14,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
 from tonnage.rpc import transport
+from tonnage.rpc.scheduler_server import SchedulerServer
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def bus() -> Iterator[transport.Transport]:
 def scheduler(bus: transport.Transport) -> Iterator[fakes.Scheduler]:
     """A scheduler that answers."""
     endpoint = fakes.Scheduler()
-    server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint)
+    server = SchedulerServer(bus, "one", endpoint)
     server.start()
     yield endpoint
     server.stop()

@@ -2,6 +2,7 @@
 """One backend's agent, with real messages in between: order, fencing, and that nothing is lost."""
 
 import asyncio
+import dataclasses
 import itertools
 import logging
 import re
@@ -16,8 +17,11 @@ from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
-from tonnage.rpc import contract, messages, serialization, transport
+from tonnage.rpc import contract, messages, serialization
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.contract import Answer, Message, Method
 from tonnage.rpc.messages import REPORT_STEP, NoticeCode, Verb
+from tonnage.rpc.scheduler_server import SchedulerServer
 from tonnage.rpc.transport import Peer, Transport
 
 Make = Callable[..., BackendAgent]
@@ -74,6 +78,50 @@ def test_it_repeats_the_same_hello_until_a_scheduler_answers(
     complaints = [record.message for record in caplog.records if "cannot join yet" in record.message]
     trouble = "tonnage-scheduler: the database is away"
     assert complaints == [f"Backend {BACKEND} cannot join yet and keeps trying: {trouble}"]
+
+
+def test_it_joins_when_a_busy_scheduler_has_time(
+    make: Make, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for method, times in (("hello", 3), ("listing", 2)):
+        scheduler.failures[method] = [errors.Busy("the scheduler is busy with other backends", 0.01)] * times
+    make().start()
+    eventually(lambda: scheduler.reports)
+    assert (scheduler.failures["hello"], scheduler.failures["listing"]) == ([], [])
+    about_joining = [(record.levelname, record.message) for record in caplog.records if "join" in record.message]
+    assert about_joining == [
+        (
+            "INFO",
+            f"Backend {BACKEND} waits to join: the scheduler is busy with other backends; it tries in 0.01 s",
+        ),
+        ("INFO", f"Backend {BACKEND} has joined"),
+    ]
+    assert [notice for notice in scheduler.notices if notice.code is NoticeCode.FAILING] == []
+
+
+def test_it_waits_longer_for_each_hello_without_an_answer(
+    make: Make, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts: list[float | None] = []
+    call = SchedulerClient.call
+
+    def recorded(client: SchedulerClient, method: Method[Message, Answer], message: Message) -> Answer:
+        if method.name == contract.HELLO.name:
+            timeouts.append(method.timeout)
+        return call(client, method, message)
+
+    monkeypatch.setattr(contract, "HELLO", dataclasses.replace(contract.HELLO, timeout=7.0))
+    monkeypatch.setattr(SchedulerClient, "call", recorded)
+    busy = errors.Busy("the scheduler is busy", 0.01)
+    scheduler.failures["hello"] = [busy, fakes.TROUBLE, fakes.TROUBLE, busy, fakes.TROUBLE, fakes.TROUBLE]
+    agent = make()
+    agent.start()
+    eventually(lambda: scheduler.reports)
+    assert timeouts == [7.0, 7.0, 14.0, 28.0, 28.0, 56.0, 60.0]
+    agent.rejoin()
+    eventually(lambda: len(timeouts) == 8)
+    assert timeouts[-1] == 7.0
 
 
 def test_each_process_has_its_own_nonce_and_epoch(make: Make, scheduler: fakes.Scheduler) -> None:
@@ -395,7 +443,7 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
     make: Make, bus: Transport, driver: fakes.GatedDriver, client: fakes.Calls
 ) -> None:
     first = fakes.Scheduler()
-    server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", first)
+    server = SchedulerServer(bus, "one", first)
     server.start()
     make().start()
     eventually(lambda: first.reports)
@@ -409,7 +457,7 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
 
     second = fakes.Scheduler()
     second.epoch, second.nonce = first.epoch, first.nonce
-    server = transport.server(bus, transport.TOPIC_SCHEDULER, "two", second)
+    server = SchedulerServer(bus, "two", second)
     server.start()
     assert second.outcome_of("c1").ok
     server.stop()

@@ -103,3 +103,47 @@ def test_attempts_end_when_they_are_cancelled() -> None:
     assert backoff.retry(attempt, lambda error: cancelled.set(), cancelled, BackOff(60.0, 60.0)) is None
     assert backoff.retry(attempt, pytest.fail, cancelled, SHORT) is None
     assert len(attempts) == 1
+
+
+class Pauses(threading.Event):
+    """An event that nobody waits for; ``seconds`` are those that were to be waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.seconds.append(timeout)
+        return self.is_set()
+
+
+def _pauses(failures: list[errors.TonnageError]) -> list[float]:
+    """Return the pauses of attempts that fail so."""
+    pauses, remaining = Pauses(), failures.copy()
+
+    def attempt() -> str:
+        if remaining:
+            raise remaining.pop(0)
+        return "done"
+
+    assert backoff.retry(attempt, lambda error: None, pauses, BackOff(1.0, 8.0)) == "done"
+    return pauses.seconds
+
+
+def test_pauses_grow_and_are_random_so_that_not_all_agents_try_at_once() -> None:
+    runs = [_pauses([errors.Unavailable("away")] * 5) for _ in range(50)]
+    for position, longest in enumerate((1.0, 2.0, 4.0, 8.0, 8.0)):
+        pauses = [run[position] for run in runs]
+        assert all(longest / 2 <= pause <= longest for pause in pauses)
+        assert len(set(pauses)) > 1
+
+
+def test_an_agent_comes_back_when_a_busy_scheduler_says() -> None:
+    failures = [errors.Busy("many", 12.0), errors.Unavailable("away"), errors.Busy("many", 3.0), errors.Unavailable("")]
+    for _ in range(50):
+        first, second, third, fourth = _pauses(failures)
+        assert 12.0 <= first <= 14.4
+        assert 3.0 <= third <= 3.6
+        assert 0.5 <= second <= 1.0
+        assert 0.5 <= fourth <= 1.0

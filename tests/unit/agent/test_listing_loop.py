@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.listing_loop import ListingLoop
+from tonnage.capacity import errors
 
 Make = Callable[[float], ListingLoop]
 
@@ -91,3 +93,13 @@ def test_a_failed_listing_is_repeated_after_a_pause_despite_requests(
     assert lister.times[2] - lister.times[0] >= 0.1
     assert "could not send a listing of its volumes: the database is away" in caplog.text
     assert "could not send a listing of its volumes: garbled" in caplog.text
+
+
+def test_a_listing_follows_when_a_busy_scheduler_says(
+    make: Make, lister: Lister, caplog: pytest.LogCaptureFixture
+) -> None:
+    lister.failures = [errors.Busy("many agents", 0.3)] * 2
+    make(0).request()
+    eventually(lambda: len(lister.times) == 3)
+    assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(lister.times))
+    assert caplog.records == []

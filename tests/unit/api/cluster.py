@@ -46,6 +46,7 @@ from tonnage.rpc.messages import (
     Verb,
 )
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.rpc.scheduler_server import SchedulerServer
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.extension_parts import PartsBuilder
 
@@ -247,7 +248,7 @@ class Cluster:
         self._core = managers.manager(self.database, self._sender, settings, filters, builders=builders or {})
         self.storage = Storage(self.scheduler)
         self._servers = [
-            transport.server(bus, transport.TOPIC_SCHEDULER, "box", endpoints.build(self._core)),
+            SchedulerServer(bus, "box", endpoints.build(self._core)),
             transport.server(bus, transport.TOPIC_AGENT, BACKEND, self.storage),
         ]
 

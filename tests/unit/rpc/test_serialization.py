@@ -99,6 +99,7 @@ def test_an_error_reaches_the_caller_with_the_class_of_its_leaf(
     ("error", "level"),
     [
         (errors.Declined("stopping"), logging.DEBUG),
+        (errors.Busy("many agents"), logging.DEBUG),
         (errors.DatabaseUnreachable("no database"), logging.DEBUG),
         (errors.WrongStorage("no mark"), logging.DEBUG),
         (errors.Conflict("busy"), logging.INFO),
@@ -153,3 +154,18 @@ def test_a_server_that_is_not_ready_calls_no_method() -> None:
 def test_a_method_that_the_endpoint_lacks_is_missing() -> None:
     """So oslo.messaging tells the caller that no endpoint has it."""
     assert not hasattr(serialization.Guarded(Endpoint(), "server", "1.0"), "remove")
+
+
+@pytest.mark.parametrize("seconds", [7, 0.5])
+def test_a_busy_scheduler_says_when_to_come_back(seconds: float) -> None:
+    answer = serialization.bad(errors.Busy("many agents", seconds), "hello", "scheduler")
+    assert answer == {"error": "Busy", "message": "many agents", "seconds": seconds}
+    with pytest.raises(errors.Busy, match=r"^many agents$") as caught:
+        serialization.result(answer, messages.Welcome)
+    assert caught.value.seconds == seconds
+
+
+def test_a_busy_scheduler_that_says_no_time_is_asked_again_after_some_seconds() -> None:
+    with pytest.raises(errors.Busy) as caught:
+        serialization.result({"error": "Busy", "message": "many agents"}, messages.Welcome)
+    assert caught.value.seconds == 5.0

@@ -33,6 +33,7 @@ from tonnage.rpc import contract, messages, packed_reports, request_batch, seria
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.contract import Method
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.rpc.scheduler_server import SchedulerServer
 
 METHODS = {method.name for method in (*contract.SCHEDULER_METHODS, FIT_NODES)}
 CREATE = messages.CreateVolume(
@@ -70,7 +71,7 @@ def _serve(message: Any, decide: Callable[[list[request_batch.BatchedRequest]], 
 
 @contextlib.contextmanager
 def serving(bus: transport.Transport, endpoint: object, name: str = "one") -> Iterator[None]:
-    server = transport.server(bus, transport.TOPIC_SCHEDULER, name, endpoint)
+    server = SchedulerServer(bus, name, endpoint)
     server.start()
     yield
     server.stop()

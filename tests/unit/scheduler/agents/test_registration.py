@@ -2,13 +2,18 @@
 """Two agent processes that introduce themselves as the same backend."""
 
 import time
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from tests.servers.base import wait_for
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
-from tonnage.rpc.messages import AgentProcess, Hello
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import pool_counters
+from tonnage.rpc.messages import AgentProcess, Hello, ListedVolume
 
 
 @pytest.fixture
@@ -92,3 +97,90 @@ def test_a_process_that_has_not_reported_for_a_moment_keeps_its_backend(world: W
     for _ in range(2):
         assert isinstance(hello(world, "lock2", "2"), str), "it has some seconds"
     assert hello(world, "lock1", "1") == epoch
+
+
+@pytest.fixture
+def pool_reads(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
+    """The reads of the marks of all pools of a backend."""
+    reads = mock.Mock(side_effect=backends.load_pool_marks)
+    monkeypatch.setattr(backends, "load_pool_marks", reads)
+    return reads
+
+
+def _row(world: World) -> Pool:
+    """Return the pool as decisions see it."""
+    pool = world.hosts.table.get(f"{BACKEND}#p0")
+    assert pool is not None
+    return pool
+
+
+def test_a_hello_reads_no_pools_that_the_scheduler_knows(world: World, pool_reads: mock.Mock) -> None:
+    world.report()
+    pool_reads.reset_mock()
+    epoch = hello(world, "lock1", "1")
+    assert hello(world, "lock1", "2") == int(epoch) + 1
+    assert pool_reads.call_count == 0
+    backend = world.hosts.backend(BACKEND)
+    assert backend is not None
+    assert (backend.epoch, backend.report_seq) == (int(epoch) + 1, 0)
+    world.check()
+
+
+def test_a_hello_shows_what_another_scheduler_has_applied(world: World, pool_reads: mock.Mock) -> None:
+    other = World(world.pools, engine=world.engine)
+    other.refresh()
+    world.pools["p0"].total = 500
+    world.report()
+    assert _row(other).total == 20
+    pool_reads.reset_mock()
+    hello(other, "lock1", "1")
+    assert pool_reads.call_count == 1
+    assert _row(other).total == 500
+
+
+def test_a_hello_from_another_zone_changes_the_pools(world: World) -> None:
+    world.report()
+    generation = world.hosts.entries[f"{BACKEND}#p0"].generation
+    message = Hello(backend=BACKEND, nonce="n", availability_zone="east", driver="memory")
+    world.registration.hellos([message])
+    assert _row(world).availability_zone == "east"
+    assert world.hosts.entries[f"{BACKEND}#p0"].generation == generation + 1
+
+
+def _surplus(world: World, number: int) -> dict[str, float]:
+    """List so many volumes that the ledger does not know; return the GiB that decisions count for them."""
+    listing = world.agent.listing()
+    volumes = [ListedVolume(volume_id=f"surplus{index}", pool="p0", size_gb=3) for index in range(number)]
+    [answer] = world.registration.listings([replace(listing, volumes=[*listing.volumes, *volumes])])
+    if isinstance(answer, Exception):
+        raise answer
+    return {name: entry.counters.external for name, entry in world.hosts.entries.items()}
+
+
+def test_counters_are_read_after_a_listing_that_changes_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.report()
+    reads = mock.Mock(side_effect=pool_counters.read)
+    monkeypatch.setattr(pool_counters, "read", reads)
+    assert _surplus(world, 0) == {f"{BACKEND}#p0": 0.0}
+    assert reads.call_count == 0
+    assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
+    after = reads.call_count
+    assert after > 0
+    assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
+    assert reads.call_count == after
+
+
+def test_counters_that_could_not_be_read_are_read_after_the_next_listing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.report()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            world.registration._cache_refresh,
+            "refresh_counters",
+            mock.Mock(side_effect=errors.DatabaseUnreachable("away")),
+        )
+        with pytest.raises(errors.DatabaseUnreachable):
+            _surplus(world, 2)
+    assert world.hosts.entries[f"{BACKEND}#p0"].counters.external == 0.0
+    assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
