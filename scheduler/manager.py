@@ -16,7 +16,6 @@ from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Request
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, reports
-from tonnage.ledger.inventory.pool_limits import LimitRow
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
 from tonnage.rpc.clients.command_sender import AgentMessages
@@ -138,9 +137,8 @@ class SchedulerManager:
         self.database.run(volume_usage.mark_all_for_recount)
         self.hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self.membership.generation)
         self.hosts.listening_since = self._clock()
-        limits: list[LimitRow] = []
+        limits = self._cache_refresh.load(self.database, absence)
         with self.database.reading() as session:
-            self._cache_refresh.refresh(session, absence=absence, limits=limits)
             self.membership.refresh(session)
         self._rules_agreement.restate(limits)
         self.hosts.update_statuses(self._clock())

@@ -30,6 +30,9 @@ IS_ABSENT = sa.and_(models.Pool.present.is_(False), models.Pool.allocated_capaci
 #: are. For queries that join pools with their backends.
 FIGURES_KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
 
+#: The present time for such a pool, null for the others: a scheduler that starts would read it with each pool.
+_NOW_IF_KEPT = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.utcnow()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceVolume:
@@ -227,7 +230,7 @@ def load_pools(
             pool.ratio,
             pool.thin_limit_gb,
             pool.stats,
-            models.utcnow(),
+            _NOW_IF_KEPT,
             FIGURES_KEPT_SINCE,
             *pool_counters.COLUMNS,
         )
@@ -254,11 +257,11 @@ def _pool_row(
     ratio: float,
     limit: float | None,
     stats: Mapping[str, Any],
-    now: datetime.datetime,
+    now: datetime.datetime | None,
     kept_since: datetime.datetime | None,
     *counters: float,
 ) -> PoolRow:
-    figures_age = None if kept_since is None else models.age(now, kept_since)
+    figures_age = None if now is None else models.age(now, kept_since)
     # As a tuple: names of fields take half as long again.
     return PoolRow._make(
         (
@@ -279,7 +282,7 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             pool.generation,
             pool.covers_epoch,
             pool.covers_tick,
-            models.utcnow(),
+            _NOW_IF_KEPT,
             FIGURES_KEPT_SINCE,
             *pool_counters.COLUMNS,
         )
@@ -293,7 +296,7 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             name=row[2],
             generation=int(row[3]),
             covers=(int(row[4]), int(row[5])),
-            figures_age=models.age(row[6], row[7]),
+            figures_age=None if row[6] is None else models.age(row[6], row[7]),
             counters=pool_counters.from_row(row[8:]),
         )
         for chunk in dialects.in_chunks(backend_ids)

@@ -33,6 +33,9 @@ READERS: Sequence[type[Filter | Weigher]] = (
 
 _FIELDS = frozenset(field for reader in READERS for field in reader.reads)
 
+#: The capabilities that :meth:`BackendEntry.add_pool` reads.
+_READ = _FIELDS | {LIFETIME, "provisioner"}
+
 #: The fields that Kubernetes' provisioners read, if a pool names its ``provisioner``.
 _OF_PROVISIONERS = frozenset({*StorageClassFilter.reads, *TopologyFilter.reads})
 
@@ -121,6 +124,8 @@ class BackendEntry:
     def add_pool(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Add a pool with the capabilities that it reports, or update it."""
         self.pools.add(pool)
+        if not self.lifetimes and not self.rules and _READ.isdisjoint(capabilities):
+            return  # the usual case, of nearly all pools that a scheduler reads at its start
         seconds = _lifetime(capabilities.get(LIFETIME))
         if seconds < math.inf:
             self.lifetimes[pool] = seconds

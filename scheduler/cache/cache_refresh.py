@@ -11,6 +11,7 @@ from sqlalchemy import orm
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, Introduction, PoolMark, PoolRow
 from tonnage.ledger.inventory.pool_limits import LimitRow
@@ -42,41 +43,55 @@ class LedgerRefresh(Generic[_Cache]):
         self.hosts = hosts
         self._clock = clock
 
-    def refresh(
-        self,
-        session: orm.Session,
-        rows: Sequence[BackendRow] | None = None,
-        *,
-        absence: float = 0.0,
-        limits: list[LimitRow] | None = None,
-    ) -> bool:
+    def load(self, database: Database, absence: float = 0.0) -> list[LimitRow]:
+        """Load all backends and pools; return the limits in the rows of the pools that were read.
+
+        ``absence`` is the number of seconds in which no scheduler listened to agents before this one started. The
+        database ends a transaction that is idle for long, so no transaction is open while pools are applied.
+        """
+        with database.reading() as session:
+            rows = backends.load_backends(session)
+        self.hosts.forget_missing(rows)
+        now = self._clock()
+        limits: list[LimitRow] = []
+        for together in self._outdated(rows, now)[1]:
+            with database.reading() as session:
+                marks, pools = self._read(session, together)
+            self._apply(together, marks, pools, now, absence)
+            limits += [LimitRow(pool.id, pool.name, pool.ratio, pool.thin_limit_gb) for pool in pools]
+        return limits
+
+    def refresh(self, session: orm.Session, rows: Sequence[BackendRow] | None = None) -> bool:
         """Bring backends and their pools up to the ledger; return whether anything that decisions read has changed.
 
         ``rows`` are rows of backends that have just been read. Without them all backends are read, and the cache
-        forgets removed backends. ``absence`` is the number of seconds in which no scheduler listened to agents before
-        this one started. The limits in the rows of the pools that are read are added to ``limits``.
+        forgets removed backends.
         """
-        changed = False
+        forgotten = False
         if rows is None:
             rows = backends.load_backends(session)
-            changed = self.hosts.forget_missing(rows)
+            forgotten = self.hosts.forget_missing(rows)
         now = self._clock()
+        changed, outdated = self._outdated(rows, now)
+        for together in outdated:
+            self._apply(together, *self._read(session, together), now)
+        return forgotten or changed or bool(outdated)
+
+    def _outdated(self, rows: Sequence[BackendRow], now: float) -> tuple[bool, Sequence[Sequence[BackendRow]]]:
+        """Take over the silence of backends that are not outdated, and return whether any status has changed.
+
+        The second result has the other backends, in groups that are read together.
+        """
         outdated = {row.id: row for row in rows if self.hosts.is_outdated(row)}
+        changed = False
         for row in rows:
             if row.id not in outdated:
                 changed |= self.hosts.apply_silence(row, now)
         remaining = iter(outdated.values())
-        while together := list(itertools.islice(remaining, _TOGETHER)):
-            pools = self._refresh_pools(session, together, now, absence)
-            if limits is not None:
-                limits += [LimitRow(pool.id, pool.name, pool.ratio, pool.thin_limit_gb) for pool in pools]
-            changed = True
-        return changed
+        return changed, list(iter(lambda: list(itertools.islice(remaining, _TOGETHER)), []))
 
-    def _refresh_pools(
-        self, session: orm.Session, rows: Sequence[BackendRow], now: float, absence: float
-    ) -> list[PoolRow]:
-        """Bring outdated backends and their pools up to the ledger; return the rows of the pools that were read."""
+    def _read(self, session: orm.Session, rows: Sequence[BackendRow]) -> tuple[list[PoolMark], list[PoolRow]]:
+        """Return the marks of pools of outdated backends, and the rows of those whose figures the cache lacks."""
         new = [row.id for row in rows if self.hosts.backend(row.name) is None]
         cached = {row.id: row for row in rows if self.hosts.backend(row.name) is not None}
         marks = backends.load_pool_marks(session, cached)
@@ -84,10 +99,20 @@ class LedgerRefresh(Generic[_Cache]):
         pools = backends.load_pools(session, ids=missing)
         # The cache has none of their pools, so their marks would tell nothing.
         pools += backends.load_pools(session, backend_ids=new)
+        return marks, pools
+
+    def _apply(
+        self,
+        rows: Sequence[BackendRow],
+        marks: Sequence[PoolMark],
+        pools: Sequence[PoolRow],
+        now: float,
+        absence: float = 0.0,
+    ) -> None:
+        """Bring outdated backends and their pools up to the ledger."""
         marks_of, pools_of = _by_backend(marks), _by_backend(pools)
         for row in rows:
             self.hosts.apply_rows(row, marks_of.get(row.id, []), pools_of.get(row.id, []), now, absence)
-        return pools
 
     def introduce(self, session: orm.Session, introduction: Introduction) -> None:
         """Take over a hello. The pools are read only if they may have changed, in the hello or before it."""

@@ -180,11 +180,18 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         return self.update_status(backend, now)
 
     def apply_pools(self, rows: Iterable[PoolRow]) -> None:
-        of_backend: dict[str, list[PoolRow]] = {}
+        of_backend: dict[int, list[PoolRow]] = {}
         for row in rows:
-            of_backend.setdefault(backend_of(row.name), []).append(row)
-        backend_rows = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
-        self.reset([name for backend, listed in backend_rows for name in self._put_entries(backend, listed)])
+            of_backend.setdefault(row.backend_id, []).append(row)
+        names: list[str] = []
+        backends: list[BackendEntry] = []
+        for backend_rows in of_backend.values():
+            backend = self._backends.get(backend_of(backend_rows[0].name))
+            if backend is not None:
+                loaded = self._put_entries(backend, backend_rows)
+                names += loaded
+                backends += [backend] * len(loaded)
+        self._put_rows(names, backends)
 
     def _put_entries(self, backend: BackendEntry, rows: Sequence[PoolRow]) -> list[str]:
         """Put the entries of a backend's pools; return the names of those with usable figures."""
@@ -225,8 +232,11 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
     def reset(self, names: Iterable[str]) -> None:
         """Make rows of the table again from their entries, without claims that were not booked."""
         names = list(names)
+        self._put_rows(names, [self._backends[backend_of(name)] for name in names])
+
+    def _put_rows(self, names: Sequence[str], backends: Sequence[BackendEntry]) -> None:
+        """Make rows of the table again; ``backends`` has the backend of each pool."""
         if names:
-            backends = [self._backends[backend_of(name)] for name in names]
             columns = pool_figures.columns([self.entries[name] for name in names], backends)
             columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
             self.table.put_columns(names, columns)

@@ -2,6 +2,7 @@
 """The cache follows what other schedulers and operators write into the ledger."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Request
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import Answer
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cache.host_manager import HostManager
 
 POOL = f"{BACKEND}#p0"
 
@@ -99,3 +102,20 @@ def test_headroom_that_the_decision_did_not_see_is_noticed(world: World) -> None
     assert has_outgrown(Counters(allocated=5, in_flight=4)), "a claim has ended"
     execute(world, "UPDATE backends SET report_seq = report_seq + 1")
     assert has_outgrown(Counters(allocated=5, in_flight=5)), "a report was applied"
+
+
+def test_a_starting_scheduler_applies_pools_outside_of_transactions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database ends transactions that are idle while a scheduler without a free processor applies many pools."""
+    limits = [("host@backend#p0", 2.0, 40.0)]
+    begun: list[int] = []
+    sa.event.listen(world.engine, "begin", lambda connection: begun.append(1))
+    sa.event.listen(world.engine, "rollback", lambda connection: begun.pop())
+    world.hosts = HostManager(20.0, world.calculation, 60.0)
+    apply_rows = mock.Mock(side_effect=lambda *given: begun == [] and HostManager.apply_rows(world.hosts, *given))
+    monkeypatch.setattr(world.hosts, "apply_rows", apply_rows)
+    read = CacheRefresh(world.hosts, lambda: world.now).load(world.database)
+    assert [(row.name, row.ratio, row.thin_limit_gb) for row in read] == limits
+    assert (apply_rows.call_count, len(world.hosts.table)) == (1, 1)
+    assert pool(world).total == 20.0
