@@ -11,7 +11,8 @@ in, small first::
 
 It prints:
 
-* the time until all backends have joined and reported, with the processor time and memory that this takes
+* the time until all backends have joined and reported, with the processor time and memory that this takes, and the
+  number of hellos that the scheduler has accepted for each of them
 * the restart: the time from the start of a killed scheduler until its first decision, which is right only if it names
   the one pool with room, and whose room only the ledger knows
 * the decisions, at rest and beside a steady number of changed pools: the time of one decision in the scheduler
@@ -251,10 +252,14 @@ class Bench:
         yield _figure("first start of the scheduler", time.monotonic() - began, "s")
         command.progress(f"starting the agents of {million.contents.backends} backends")
         scheduler = million.schedulers[0].pid
-        began, used = time.monotonic(), machine.processor_seconds(scheduler)
+        processes = {"the scheduler": scheduler, **self._servers}
+        began, used = time.monotonic(), {name: machine.processor_seconds(pid) for name, pid in processes.items()}
         million.start_million_agents()
         yield _figure("all backends joined and reported", time.monotonic() - began, "s")
-        yield _figure("processor of the scheduler meanwhile", machine.processor_seconds(scheduler) - used, "s")
+        hellos = million.log("scheduler1").count("has joined")
+        yield _figure("hellos accepted, for each backend", hellos / million.contents.backends, "")
+        for name, pid in processes.items():
+            yield _figure(f"processor of {name} meanwhile", machine.processor_seconds(pid) - used[name], "s")
         agents = sum(machine.processor_seconds(process.pid) for process in million.agent_processes)
         yield _figure("processor of the agents meanwhile", agents, "s")
         yield _figure("peak memory of the scheduler meanwhile", machine.peak_memory_bytes(scheduler) / 2**20, "MiB")
