@@ -130,7 +130,9 @@ def main() -> None:
     # What the daemon itself prints goes to its log.
     answers, sys.stdout = sys.stdout, sys.stderr
     forked = ForkedCounter(counter)
-    threading.Thread(target=_answer, args=(sys.stdin, answers, counter, forked), daemon=True).start()
+    # The forked process closes ``sys.stdin``, which a thread of this one must not be reading then.
+    questions = os.fdopen(os.dup(sys.stdin.fileno()))
+    threading.Thread(target=_answer, args=(questions, answers, counter, forked), daemon=True).start()
     name = sys.argv.pop(1)
     sys.exit(getattr(start, name)())
 

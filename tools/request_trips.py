@@ -9,6 +9,7 @@ prints the figures.
 
 import contextlib
 import json
+import os
 import pathlib
 import socket
 import sqlite3
@@ -21,7 +22,7 @@ import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TextIO
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -133,23 +134,37 @@ def _is_rpc_call(code: CodeType) -> bool:
 def serve(conf: str) -> None:
     """Run the standalone under the tracer. Lines on standard input begin and end a record."""
     tracer = Tracer()
-
-    def control() -> None:
-        for line in sys.stdin:
-            verb, _, names = line.strip().partition(" ")
-            if verb == "begin":
-                tracer.begin(frozenset(names.split()))
-                print(json.dumps({}), flush=True)
-            else:
-                trip = tracer.end()
-                print(json.dumps({"calls": trip.calls, "blocking": trip.blocking}), flush=True)
-
-    threading.Thread(target=control, daemon=True, name="control").start()
+    # The standalone forks the process of its API, which keeps a record of its own.
+    to_api, of_parent = (end.makefile("rw") for end in socket.socketpair())
+    os.register_at_fork(after_in_child=lambda: _start_control(tracer, of_parent, of_parent))
+    # The forked process closes ``sys.stdin``, which a thread of this one must not be reading then.
+    _start_control(tracer, os.fdopen(os.dup(sys.stdin.fileno())), sys.stdout, to_api)
     tracer.install()
     from tonnage.cli import start
 
     sys.argv = ["tonnage-standalone", "--config-file", conf]
     sys.exit(start.standalone())
+
+
+def _start_control(tracer: Tracer, orders: TextIO, answers: TextIO, api: TextIO | None = None) -> None:
+    """Follow orders on a thread of their own; forward them to the process of the API, and add its record."""
+
+    def control() -> None:
+        for line in orders:
+            verb, _, names = line.strip().partition(" ")
+            record: dict[str, list[Any]] = {"calls": [], "blocking": []}
+            if verb == "begin":
+                tracer.begin(frozenset(names.split()))
+            else:
+                trip = tracer.end()
+                record = {"calls": trip.calls, "blocking": trip.blocking}
+            if api is not None:
+                print(line.strip(), file=api, flush=True)
+                for name, calls in json.loads(api.readline()).items():
+                    record[name] += calls
+            print(json.dumps(record), file=answers, flush=True)
+
+    threading.Thread(target=control, daemon=True, name="control").start()
 
 
 _CONF = """
