@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results that are computed once for many users."""
 
+import dataclasses
 import itertools
 import threading
 
@@ -9,10 +10,26 @@ import pytest
 from tonnage.api.context.shared_results import SharedResult
 
 
+def make_older(reading: SharedResult[int], seconds: float, duration: float = 0.0) -> None:
+    """Let the last result be of so many seconds before, and let its computation have taken ``duration`` seconds."""
+    assert reading._last is not None
+    computed_at = reading._last.computed_at - seconds
+    reading._last = dataclasses.replace(reading._last, computed_at=computed_at, duration=duration)
+
+
 def test_a_result_is_computed_once_in_its_lifetime() -> None:
     reading = SharedResult(60.0, itertools.count().__next__)
     assert (reading.get(), reading.get()) == (0, 0)
-    reading.lifetime = 0.0
+    make_older(reading, 61.0)
+    assert reading.get() == 1
+
+
+def test_a_result_that_takes_long_lives_for_four_times_as_long() -> None:
+    reading = SharedResult(15.0, itertools.count().__next__)
+    assert reading.get() == 0
+    make_older(reading, 199.0, duration=50.0)
+    assert reading.get() == 0
+    make_older(reading, 1.0, duration=50.0)
     assert reading.get() == 1
 
 
@@ -20,17 +37,16 @@ def test_nobody_waits_for_the_thread_that_computes() -> None:
     began, go_on, number = threading.Event(), threading.Event(), itertools.count()
 
     def compute() -> int:
-        found = next(number)
-        if found:
+        turn = next(number)
+        if turn:
             began.set()
             assert go_on.wait(60)
-        return found
+        return turn
 
     reading = SharedResult(60.0, compute)
     assert reading.get() == 0
     # The result is older than its lifetime, and young enough to be shown during the next computation.
-    assert reading._last is not None
-    reading._last = (0, reading._last[1] - 90.0)
+    make_older(reading, 90.0)
     thread = threading.Thread(target=reading.get)
     thread.start()
     assert began.wait(60)
@@ -44,10 +60,10 @@ def test_an_error_is_not_kept() -> None:
     results = iter([ValueError("away"), 5])
 
     def compute() -> int:
-        found = next(results)
-        if isinstance(found, ValueError):
-            raise found
-        return found
+        result = next(results)
+        if isinstance(result, ValueError):
+            raise result
+        return result
 
     reading = SharedResult(60.0, compute)
     with pytest.raises(ValueError, match="away"):
