@@ -19,6 +19,7 @@ first         the first filter of a process when it is ready                    
 filter        a pod with claims, nothing reserved                                                          p95 25 ms
 prioritize    the scores for the same pod                                                                  none
 reserving     a filter with ``extender_reserves``, another pod each time                                   p95 60 ms
+two clients   the same from two connections at once, as those of two kube-schedulers                       none
 no volumes    a filter of a pod without volumes                                                            p95 2 ms
 ============  ==========================================================================================  ===========
 
@@ -29,6 +30,7 @@ budget was exceeded. The budgets are for a machine at rest.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import http.client
 import json
 import os
@@ -36,7 +38,8 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from typing import Any
 
 import command
@@ -65,24 +68,33 @@ BUDGETS = {"first": 100.0, "filter": 25.0, "reserving": 60.0, "no volumes": 2.0}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Times of requests of one kind, in milliseconds. ``processor`` is that of the extender for one request."""
+    """Times of requests of one kind, in milliseconds.
+
+    ``processor`` is that of the extender for one request, ``per_second`` the number of requests that all clients
+    together have had answered in a second.
+    """
 
     request: str
     calls: int
     processor: float
+    per_second: float
     p50: float
     p95: float
     longest: float
 
     @classmethod
-    def of(cls, request: str, seconds: Sequence[float], processor_seconds: float) -> "Latency":
-        """Return the figures of these times, and of the extender's processor time for all of them."""
+    def of(cls, request: str, seconds: Sequence[float], processor_seconds: float, duration: float) -> "Latency":
+        """Return the figures of these times, and of the extender's processor time for all of them.
+
+        ``duration`` is the seconds that all requests took together.
+        """
         found = sorted(each * 1000 for each in seconds)
         p95 = statistics.quantiles(found, n=20, method="inclusive")[-1] if len(found) > 1 else found[0]
         return cls(
             request=request,
             calls=len(found),
             processor=round(processor_seconds * 1000 / len(found), 2),
+            per_second=round(len(found) / duration, 1),
             p50=round(statistics.median(found), 2),
             p95=round(p95, 2),
             longest=round(found[-1], 2),
@@ -98,9 +110,10 @@ class Client:
     """A kube-scheduler with one connection to an extender, which is the process ``pid``."""
 
     def __init__(self, pid: int, port: int, nodes: Sequence[str]) -> None:
-        self._pid = pid
+        self.pid = pid
+        self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self._nodes = list(nodes)
+        self._nodes = json.dumps(list(nodes))
 
     def ask(self, verb: str, uid: str, claims: Sequence[str]) -> tuple[float, Any]:
         """Send a request; return the seconds until its answer, and the answer.
@@ -112,7 +125,8 @@ class Client:
             "metadata": {"name": f"pod-{uid}", "namespace": "default", "uid": uid},
             "spec": {"volumes": volumes, "containers": [{"name": "main", "image": "example.com/image"}]},
         }
-        body = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": self._nodes}).encode()
+        head = json.dumps({"Pod": pod, "Nodes": None})[:-1]
+        body = f'{head}, "NodeNames": {self._nodes}}}'.encode()
         began = time.perf_counter()
         self._connection.request("POST", f"/k8s/{verb}", body, {"Content-Type": "application/json"})
         response = self._connection.getresponse()
@@ -125,13 +139,30 @@ class Client:
 
     def times(self, request: str, calls: int, ask: Callable[[int], float]) -> Latency:
         """Return the figures of some requests; ``ask`` sends one with a number, and returns its seconds."""
-        before = machine.processor_seconds(self._pid)
+        before = machine.processor_seconds(self.pid)
         seconds = [ask(number) for number in range(calls)]
-        return Latency.of(request, seconds, machine.processor_seconds(self._pid) - before)
+        return Latency.of(request, seconds, machine.processor_seconds(self.pid) - before, sum(seconds))
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def together(request: str, calls: int, clients: Mapping[Client, Callable[[int], float]]) -> Latency:
+    """Return the figures of the requests of several clients of one extender at the same time, all with other numbers.
+
+    The times between the requests of a client are in the rate: each client decodes the answer first.
+    """
+    [pid] = {client.pid for client in clients}
+    before, began = machine.processor_seconds(pid), time.perf_counter()
+    with futures.ThreadPoolExecutor(len(clients)) as threads:
+        parts = [
+            threads.submit(lambda ask, first: [ask(number) for number in range(first, calls, len(clients))], ask, first)
+            for first, ask in enumerate(clients.values())
+        ]
+        seconds = [seconds for part in parts for seconds in part.result()]
+    whole = time.perf_counter() - began
+    return Latency.of(request, seconds, machine.processor_seconds(pid) - before, whole)
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -223,15 +254,19 @@ def measured(given: argparse.Namespace) -> Iterator[Latency]:
         plain.close()
         reserving = extender("reserving", reserves=True)
 
-        def reserve(number: int) -> float:
-            seconds, answer = reserving.ask("filter", f"u{number}", names)
+        def reserve(number: int, client: Client = reserving, scheduler: str = "") -> float:
+            seconds, answer = client.ask("filter", f"u{scheduler}{number}", names)
             if len(answer["NodeNames"]) != 1 or answer["NodeNames"][0] not in with_room:
                 raise command.BenchmarkError(f"room is held on {answer['NodeNames']}")
             return seconds
 
         reserving.times("", warm_up, lambda number: reserve(-1 - number))
         yield reserving.times("reserving", given.calls, reserve)
-        reserving.close()
+        second = Client(reserving.pid, reserving.port, nodes)
+        clients = {client: functools.partial(reserve, client=client, scheduler="s") for client in (reserving, second)}
+        yield together("two clients", given.calls, clients)
+        for client in clients:
+            client.close()
 
 
 def _is_ready(port: int) -> bool:
@@ -261,9 +296,12 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps({**about, "requests": [dataclasses.asdict(each) for each in found]}))
     else:
-        heads = ["request", "calls", "p50 ms", "p95 ms", "longest ms", "budget ms", "processor ms"]
+        heads = ["request", "calls", "p50 ms", "p95 ms", "longest ms", "budget ms", "processor ms", "a second"]
         rows = [
-            [each.request, each.calls, each.p50, each.p95, each.longest, BUDGETS.get(each.request, ""), each.processor]
+            [
+                *(each.request, each.calls, each.p50, each.p95, each.longest, BUDGETS.get(each.request, "")),
+                *(each.processor, each.per_second),
+            ]
             for each in found
         ]
         print(comparison_runner.table(heads, rows))

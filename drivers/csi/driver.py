@@ -136,22 +136,22 @@ class CSIDriver(Driver):
     def create(self, volume: Volume) -> None:
         """Create the volume with the plugin, or find the one that it has created by that name."""
         context = self._operation_context(volume, "create")
-        deadline = Deadline(self.conf.csi_timeout)
         with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             if record is not None and record.plugin_id is None:
-                self._repeat_create(record, volume, context, deadline)
+                self._repeat_create(record, volume, context, Deadline(self.conf.csi_timeout))
                 return
             pool = self._class_pool(volume, context, inline_allowed=True)
             with self._storage_lock(pool):
-                self._create(record, volume, pool, context, deadline)
+                # The wait for a call for another volume does not count.
+                self._create(record, volume, pool, context, Deadline(self.conf.csi_timeout))
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Extend the volume with the plugin."""
         context = self._operation_context(volume, f"extend to {new_size_gb} GiB")
-        deadline = Deadline(self.conf.csi_timeout)
         pool = self._class_pool(volume, context)
         with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
+            deadline = Deadline(self.conf.csi_timeout)
             record = self._records.find(volume.pool, volume.id)
             present = None if record is None else self._present_size(record, context, deadline, repeated=True)
             if record is None or record.plugin_id is None or present is None:

@@ -272,5 +272,5 @@ def test_the_extender_benchmark_runs(run: Run) -> None:
     code, found = run("extender", "--nodes", "20", "--calls", "3", "--json")
     assert code == 0, found
     times = {each["request"]: each["p95"] for each in found["requests"]}
-    assert times.keys() == {"first", "filter", "prioritize", "no volumes", "reserving"}
+    assert times.keys() == {"first", "filter", "prioritize", "no volumes", "reserving", "two clients"}
     assert all(time > 0 for time in times.values())

@@ -510,3 +510,24 @@ def test_an_extend_that_the_plugin_works_on_is_admitted_once(plugin: CsiPlugin, 
     with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
         driver.extend(volume(), 8)
     assert len(plugin.asked(EXPAND)) == calls
+
+
+@pytest.mark.parametrize("verb", [Verb.CREATE, Verb.EXTEND])
+def test_the_wait_for_another_volume_is_not_a_part_of_a_timeout(plugin: CsiPlugin, make: Make, verb: Verb) -> None:
+    """The plugin does not answer a create, and other volumes of the pool wait until that has timed out."""
+    driver = make("csi_timeout = 2")
+    driver.create(volume("w"))
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    with futures.ThreadPoolExecutor(3) as threads:
+        unanswered = [threads.submit(driver.create, volume(volume_id)) for volume_id in ("v", "x")]
+        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
+        last = (
+            threads.submit(driver.create, volume("y"))
+            if verb is Verb.CREATE
+            else threads.submit(driver.extend, volume("w"), 2)
+        )
+        for call in unanswered:
+            with pytest.raises(errors.OutcomeUnknown):
+                call.result()
+        gate.set()
+        last.result()
