@@ -13,6 +13,20 @@ MUTATIONS = (
         (guards.OPERATIONS,),
     ),
     Mutation(
+        "An extend of a volume that cannot be looked at is repeated.",
+        "agent/execution.py",
+        "raise errors.OutcomeUnknown(error.message) from error",
+        "raise",
+        (guards.EXECUTION,),
+    ),
+    Mutation(
+        "A repeated extend of a CSI volume is not admitted again.",
+        "drivers/csi/driver.py",
+        "if self._records.begun_extend(record) != new_size_gb * GIB:",
+        "if True:",
+        (guards.CSI_PROVISIONER,),
+    ),
+    Mutation(
         "An agent refuses commands of another epoch.",
         "agent/operations.py",
         "if epoch is None or command.epoch != epoch.number:",

@@ -64,6 +64,11 @@ PREEMPTION = "tests/unit/extensions/kubernetes/fit/test_preemption.py"
 CLAIMS_SINCE_A_DECISION = (
     "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_a_node_is_chosen_again_only_if_claims_were_added"
 )
+CLAIMS_SINCE_THE_LAST_CLAIM = (
+    "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_a_claim_is_decided_on_the_data_of_the_last_one"
+)
+EXECUTION = "tests/unit/agent/test_execution.py"
+CSI_PROVISIONER = "tests/unit/drivers/csi/test_provisioner.py"
 EXTENDER_PROTOCOL = "tests/unit/extensions/kubernetes/fit/test_extender_protocol.py"
 VOLUME_SETTLEMENT = "tests/unit/extensions/kubernetes/fit/test_volume_settlement.py"
 CLAIM_RELEASE = "tests/unit/extensions/kubernetes/fit/test_claim_release.py"

@@ -282,6 +282,20 @@ MUTATIONS = (
         (guards.CLAIMS_SINCE_A_DECISION,),
     ),
     Mutation(
+        "A decision on the data of the last claim is checked under the lock.",
+        _FIT + "node_queries.py",
+        "if not is_supported:",
+        "if False:",
+        (guards.CLAIMS_SINCE_THE_LAST_CLAIM,),
+    ),
+    Mutation(
+        "The data after a claim contain it.",
+        _FIT + "capacity_claims.py",
+        "rows_by_driver[placement.driver].append(_row(holder, placement, expires_at, pod))",
+        "pass",
+        (guards.CLAIMS_SINCE_THE_LAST_CLAIM,),
+    ),
+    Mutation(
         "The claim of a pod is renewed while others are evicted for it.",
         _FIT + "claim_release.py",
         "            return _VolumeState.NOMINATED\n",
