@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
+#: Least commands below another one that share its line in the help of a program.
+_LEAST_FOLDED = 3
+
+
 class CommandTable(commandmanager.CommandManager):
     """The commands of a program by their names: its own, and those of the installed extensions.
 
@@ -92,14 +96,29 @@ class Program(app.App):
             groups.setdefault(title, {})[name] = sentence[:1].lower() + sentence[1:].rstrip(".")
         return groups
 
+    def subcommands(self) -> dict[str, list[str]]:
+        """Return the commands whose names begin with that of another one, by the longest such name."""
+        below: dict[str, list[str]] = {}
+        names = {name for name, _ in self.command_manager}
+        for name in sorted(names):
+            words = name.split()
+            above = [" ".join(words[:count]) for count in range(len(words) - 1, 0, -1)]
+            if parent := next(filter(names.__contains__, above), None):
+                below.setdefault(parent, []).append(name)
+        return below
+
     def print_help(self) -> None:
-        """Print the help, with the commands before the options."""
+        """Print the help, with the commands before the options. Many commands below one share its line."""
         parser = self.build_option_parser(self.parser.description, tonnage.__version__)
         options = parser._action_groups.pop()
+        folded = {name: below for name, below in self.subcommands().items() if len(below) >= _LEAST_FOLDED}
+        hidden = {name for below in folded.values() for name in below}
         for title, commands in self.groups().items():
             group = parser.add_argument_group(title)
             for name, summary in commands.items():
-                group.add_argument(name, help=summary)
+                if name not in hidden:
+                    more = f"; also {_listed(name, folded[name])}" if name in folded else ""
+                    group.add_argument(name, help=f"{summary}{more}")
         parser._action_groups.append(options)
         parser.print_help()
 
@@ -145,7 +164,10 @@ class Program(app.App):
         except Exception as error:  # an installed extension can raise any error
             self.parser.exit(1, f"{self.NAME}: the command {argv[0]} {_not_loaded(error)}\n")
         command = factory(self, self.options)
-        return command, command.get_parser(f"{self.NAME} {name}").parse_args(arguments)
+        parser = command.get_parser(f"{self.NAME} {name}")
+        if below := self.subcommands().get(name):
+            parser.epilog = f"Further commands: {_listed(name, below)}. {parser.epilog or ''}"
+        return command, parser.parse_args(arguments)
 
     def configure(self, command: Command) -> "cfg.ConfigOpts":
         """Return the configuration of a command, with its options; without any it is not read.
@@ -183,6 +205,13 @@ class Program(app.App):
         if matches := [name for first_word in similar for name in names if name.partition(" ")[0] == first_word]:
             return f"did you mean {', '.join(matches)}?"
         return f"'{self.NAME} --help' lists the commands"
+
+
+def _listed(name: str, below: Sequence[str]) -> str:
+    """Return the commands below another one in words, which name this one once."""
+    words = [command.removeprefix(f"{name} ") for command in below]
+    last = f" and {words[-1]}" if len(words) > 1 else ""
+    return f"{name} {', '.join(words[:-1] or words)}{last}"
 
 
 def _group_and_description(point: commandmanager.EntryPointWrapper | metadata.EntryPoint) -> tuple[str, str]:

@@ -49,8 +49,21 @@ def run(*command: str | pathlib.Path) -> "subprocess.CompletedProcess[str]":
 def test_the_help_is_short_with_the_commands_first() -> None:
     shown = run(FOLDER / "tonnage", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert len(shown.stdout.splitlines()) <= 57
+    assert len(shown.stdout.splitlines()) <= 48
     assert 0 < shown.stdout.index("commands:") < shown.stdout.index("options:")
+
+
+def test_commands_below_one_share_its_line_and_its_own_help_names_them() -> None:
+    commands = {name for name, _ in tonnage.program().command_manager}
+    assert {"plan apply", "cinder plan run", "cinder quotas"} <= commands
+    shown = " ".join(run(FOLDER / "tonnage", "--help").stdout.split())
+    assert "plan moves of volumes for a goal; also plan apply, list, pause, resume, show and stop cinder plan" in shown
+    assert "; also cinder plan apply, list, pause, resume, run, show and stop " in shown
+    assert " cinder quotas show " in shown
+    shown = " ".join(run(FOLDER / "tonnage", "plan", "--help").stdout.split())
+    assert "Further commands: plan apply, list, pause, resume, show and stop. Exit status: 0" in shown
+    shown = " ".join(run(FOLDER / "tonnage", "cinder", "--help").stdout.split())
+    assert "Further commands: cinder plan and quotas." in shown
 
 
 @pytest.mark.parametrize("command", ["", *(name for name, _ in tonnage.program().command_manager)])
