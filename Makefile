@@ -145,6 +145,6 @@ board:  ## Write etc/grafana/tonnage.json, the board for Grafana, from tools/gra
 	@said=$$($(BIN)/python tools/grafana_board.py) && cat <<<"$$said" >etc/grafana/tonnage.json
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
-	rm -rf .venv .tox .lvm-guest .openstack .cinder .cinder-* .least .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .watcher .cinder .cinder-* .least .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

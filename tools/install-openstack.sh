@@ -4,7 +4,8 @@
 # conflict with Tonnage's: Placement and Keystone into .openstack, with the argument "cinder" Cinder and Glance into
 # .cinder, together with Tonnage. With "cinder 28" these are of that release, in .cinder-28, with the libraries of its
 # upper constraints (TOX_CONSTRAINTS_FILE: another file or URL with them). There Tonnage is installed last, as beside a
-# Cinder that runs, and the file before.txt has the versions of before.
+# Cinder that runs, and the file before.txt has the versions of before. With "watcher" it is Watcher, into .watcher, with
+# Tonnage's package alone, without its requirements.
 # An up-to-date environment stays unchanged. This script never fails: tests without their service report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,8 +22,9 @@ cinder-2[5-9])
     venv=.cinder-$release tonnage=(--editable . --constraint "$constraints")
     packages=("cinder==$release.*" glance 'setuptools<81' "${libraries[@]}" --constraint "$constraints")
     ;;
+watcher-) venv=.watcher packages=('python-watcher>=17.0') tonnage=(--no-deps --editable .) ;;
 *)
-    echo "usage: $0 [cinder [25|26|27|28|29]]" >&2
+    echo "usage: $0 [cinder [25|26|27|28|29] | watcher]" >&2
     exit 2
     ;;
 esac

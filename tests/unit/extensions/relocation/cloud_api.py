@@ -36,6 +36,11 @@ INTERVAL = 60.0
 A, B, C = "h@a#p", "h@b#p", "h@c#p"
 
 
+def type_id(name: str) -> str:
+    """Return the id of the volume type with a name."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
 class CloudApi:
     """Pools with volumes. ``page`` is the most objects of a page, ``status`` an error that every answer is."""
 
@@ -119,7 +124,7 @@ class CloudApi:
                 rows = [{"id": snapshot_id, "volume_id": of} for snapshot_id, of in self.snapshots]
                 return self._list("snapshots", rows, parameters)
             case ["types"]:
-                rows = [{"id": f"id-{name}", "name": name, "extra_specs": specs} for name, specs in self.types.items()]
+                rows = [{"id": type_id(name), "name": name, "extra_specs": specs} for name, specs in self.types.items()]
                 return self._list("volume_types", rows, parameters)
             case ["scheduler-stats", "get_pools"]:
                 return 200, {"pools": [self._pool(name, figures) for name, figures in self.pools.items()]}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.extensions.relocation.cloud_api import CLOUD, A, B, CloudApi, CloudWorld
+from tests.unit.extensions.relocation.cloud_api import CLOUD, A, B, CloudApi, CloudWorld, type_id
 from tonnage.capacity import errors
 from tonnage.capacity.request import Operation
 from tonnage.extensions.moves.planning.plan import PlanQuery
@@ -101,7 +101,7 @@ def test_types_that_cannot_be_used_are_reasons_or_errors(api: CloudApi) -> None:
 
 def test_types_are_looked_up_by_name_and_id(api: CloudApi) -> None:
     lookup = reader(api).lookup([])
-    assert lookup.type("gold") is lookup.type("id-gold")
+    assert lookup.type("gold") is lookup.type(type_id("gold"))
 
 
 def test_the_sums_have_all_volumes(api: CloudApi) -> None:
