@@ -16,10 +16,11 @@ def load(name: str, arguments: Mapping[str, Any]) -> Goal:
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown goal, and for arguments that it does not take.
     """
-    points = {point.name: point for point in installation.entry_points(NAMESPACE)}
-    if name not in points:
-        raise errors.InvalidInput(f"goal is {name!r}: expected {', '.join(sorted(points))}")
-    goal_class: type[Goal] = points[name].load()
+    plugins = installation.load_plugins(NAMESPACE, name)
+    if not plugins:
+        names = dict.fromkeys(point.name for point in installation.entry_points(NAMESPACE))
+        raise errors.InvalidInput(f"goal is {name!r}: expected {', '.join(names)}")
+    goal_class: type[Goal] = plugins[0]
     try:
         return goal_class(Arguments(arguments))
     except errors.InvalidInput as error:

@@ -227,8 +227,11 @@ class World:
                 self.report(each)
             self._flush()
 
-    def settle(self) -> None:
-        """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do."""
+    def settle(self, least_rounds: int = 3) -> None:
+        """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do.
+
+        More than ``least_rounds`` rounds pass, so that what waits for some time is tried again.
+        """
         self.stamps_fail = False
         before: list[object] = []
         for rounds in range(100):
@@ -250,7 +253,7 @@ class World:
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
             draining = self._draining()
             quiet = 4 + draining // 2 if draining else 1
-            if rounds > 2 + quiet and not self._unsettled() and before[-1] == before[-quiet]:
+            if rounds >= least_rounds + quiet and not self._unsettled() and before[-1] == before[-quiet]:
                 break
         else:
             raise AssertionError(f"the world does not come to rest: {self._unsettled()}")

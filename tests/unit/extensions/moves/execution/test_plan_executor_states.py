@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import orm
 
 from tests.unit.extensions.moves.execution import plan_checks
@@ -35,8 +35,8 @@ _POOLS = st.lists(
 _SIZES = st.lists(st.integers(1, 9), max_size=6)
 _GOALS = st.sampled_from(["empty", "empty", "relieve", "balance", "fit"])
 
-#: Rounds within which all plans have ended when nothing else happens.
-_ROUNDS = 60
+#: Rounds within which all plans have ended when nothing else happens, and the seconds between two of them.
+_ROUNDS, _SECONDS = 60, 45
 
 
 class Plans(RuleBasedStateMachine):
@@ -205,7 +205,7 @@ class Plans(RuleBasedStateMachine):
         for (plan_id,) in world.rows("SELECT id FROM move_plans WHERE state = 'paused'"):
             world.change("resume", plan_id)
         running = set(world.rows("SELECT id FROM move_plans WHERE state = 'running'"))
-        world.settle()
+        world.report_everything()
         for number in range(_ROUNDS):
             for scheduler in world.schedulers[: 1 + number % 2]:
                 scheduler.run_periodic_tasks()
@@ -218,11 +218,11 @@ class Plans(RuleBasedStateMachine):
             if not world.rows("SELECT plan_id FROM move_plan_pools"):
                 break
             world.report_everything()
-            world.pass_time(20)
+            world.pass_time(_SECONDS)
             if number % 10 == 9:
                 world.settle()
         plan_checks.check_ended(world)
-        world.settle()
+        world.settle(least_rounds=1)
         checks.check_at_rest(world, (), (), {})
 
     def _check_goal(self, plan_id: str) -> None:
@@ -242,8 +242,16 @@ class Plans(RuleBasedStateMachine):
             assert admission.promised(row) <= limit * plan.arguments["below"] / 100 + 1e-6, row
 
 
-#: An example takes a second.
-_EXAMPLES = settings().max_examples // 5
+def _settings(examples: int) -> settings:
+    return settings(max_examples=examples, stateful_step_count=30, deadline=None)
 
-Plans.TestCase.settings = settings(max_examples=_EXAMPLES, stateful_step_count=30, deadline=None)
+
+Plans.TestCase.settings = _settings(settings().max_examples // 10)
 TestPlans = pytest.mark.timeout(600)(Plans.TestCase)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("block", range(5))
+def test_many_plans(block: int) -> None:
+    """An example takes half a second of processor."""
+    run_state_machine_as_test(Plans, settings=_settings(100))
