@@ -15,7 +15,11 @@ strategies of OpenStack Watcher, see ``bench/moves_rules.py``::
 The program knows no order of moves, so it is a bound that a plan cannot always reach. ``--large 1000x200`` measures one
 plan of each goal in a cloud of 1,000 pools with about 145 volumes each, and decisions in the same process meanwhile.
 
-Exit status: 0; 1 if a plan reaches a goal that the program says is out of reach; 2 if the solver is not installed.
+If a plan misses a goal for which the program knows places, another program looks for moves in stages: the fewest levels
+of moves that make room for others are printed.
+
+Exit status: 0; 1 if a plan reaches a goal that the program says is out of reach, or misses one for which moves with at
+most one level exist; 2 if the solver is not installed.
 """
 
 import argparse
@@ -31,7 +35,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import command
 import moves_cloud
@@ -43,9 +47,15 @@ from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove
 from tonnage.ledger.db import database
 
+if TYPE_CHECKING:
+    from moves_solver import Program, StagedProgram
+
 #: The goals of each cloud, with their arguments.
 GOALS = ("empty", "relieve", "balance", "fit")
 
+
+#: Most levels of moves that make room for others which the solver looks for.
+_MOST_LEVELS = 3
 
 #: The share of physical use of the task to relieve pools, and the percentage below which Tonnage brings them.
 THRESHOLD = 0.8
@@ -98,7 +108,17 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     for comparison in impossible:
         print(f"moves: the solver finds no places for {comparison}", file=sys.stderr)
-    return 1 if impossible else 0
+    missed = {
+        (comparison.goal, comparison.seed): _levels(
+            comparison.goal, comparison.seed, arguments.pools, arguments.volumes
+        )
+        for comparison in comparisons
+        if comparison.planned_gb is None and comparison.optimal_gb is not None
+    }
+    for (goal, seed), levels in missed.items():
+        needed = f"more than {_MOST_LEVELS}" if levels is None else levels
+        print(f"moves: {goal} in cloud {seed} is missed; it takes {needed} levels of other moves", file=sys.stderr)
+    return 1 if impossible or any(levels is not None and levels <= 1 for levels in missed.values()) else 0
 
 
 def _compare(seed: int, pools: int, volumes: int) -> list[Comparison]:
@@ -180,6 +200,25 @@ def _optimum(goal: str, cloud: Cloud, arguments: Mapping[str, Any]) -> float | N
     from moves_solver import Program
 
     program = Program(cloud)
+    _demand(program, goal, cloud, arguments)
+    return program.fewest_gib()
+
+
+def _levels(goal: str, seed: int, pools: int, volumes: int) -> int | None:
+    """Return the fewest levels of other moves of a plan that reaches a goal; None if there are more than the most."""
+    from moves_solver import StagedProgram
+
+    cloud = moves_cloud.draw(seed, pools, volumes)
+    for levels in range(_MOST_LEVELS + 1):
+        program = StagedProgram(cloud, levels + 1)
+        _demand(program, goal, cloud, _arguments(goal, cloud))
+        if program.is_possible():
+            return levels
+    return None
+
+
+def _demand(program: "Program | StagedProgram", goal: str, cloud: Cloud, arguments: Mapping[str, Any]) -> None:
+    """Let a program reach a goal."""
     if goal == "empty":
         program.leave([arguments["target"]])
     elif goal == "relieve":
@@ -191,7 +230,6 @@ def _optimum(goal: str, cloud: Cloud, arguments: Mapping[str, Any]) -> float | N
             program.limit(pool.name, pool.limit * (mean + arguments["points"] / 100))
     else:
         program.add(arguments["size"], arguments["zone"])
-    return program.fewest_gib()
 
 
 def _greedy(goal: str, cloud: Cloud, arguments: Mapping[str, Any]) -> float | None:

@@ -44,9 +44,21 @@ class Relieve(LevelGoal):
             is_whole = volume.is_thick or self.bound == PROMISED
             return volume.size_gb if is_whole else volume.size_gb * written
 
-        staying = room.free(model, room.Demand(self._pool, needed, freed))
-        if staying is not None:
-            outcome = f"{share} are used, and the volumes that can be moved free less than {needed:.0f} GiB"
-            return model.plan(text, outcome, is_reached=False, staying=staying)
+        demand = room.Demand(self._pool, needed, freed)
+        if room.free(model, demand) is not None:
+            freed_gb, staying = room.free_most(model, demand)
+            if freed_gb < needed:
+                outcome = _partial(share, 100 * (used - freed_gb) / limit, needed - freed_gb, len(staying))
+                return model.plan(text, outcome, is_reached=False, staying=staying)
         outcome = f"from {share} to {self._below:g} % or less"
         return model.plan(text, outcome, is_reached=True)
+
+
+def _partial(share: str, percent_after: float, missing_gb: float, staying: int) -> str:
+    """Return the outcome of a plan that frees less than is needed."""
+    text = f"{percent_after:.1f} %"
+    way = f"{share} are used" if text == share else f"from {share} to {text}"
+    if not staying:
+        return f"{way}; {missing_gb:.1f} GiB more must become free, and no volume is left that frees any"
+    stay = "the volume that frees more stays" if staying == 1 else f"the {staying} volumes that free more stay"
+    return f"{way}; {missing_gb:.1f} GiB more must become free, but {stay}"

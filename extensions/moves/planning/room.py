@@ -2,7 +2,7 @@
 """Moves that make room: out of one pool, or elsewhere so that a request finds a pool."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,14 +39,17 @@ class _Attempt:
     is_freed: bool = False
 
 
-def free(model: PoolModel, demand: Demand, *, levels: int = 1) -> Sequence[StayingVolume] | None:
+def free(
+    model: PoolModel, demand: Demand, first: Sequence[PlacedVolume] | None = None, *, levels: int = 1
+) -> Sequence[StayingVolume] | None:
     """Move volumes out of a pool until an amount is free there, with as few GiB copied as possible.
 
     A volume that no pool takes is left out or, with ``levels``, gets room by other moves: the choice that copies less.
     Return None if the amount becomes free. If it cannot, nothing is moved, and the volumes that stay are returned.
+    ``first`` are the volumes that :func:`first_choice` has returned.
     """
     length = len(model)
-    plain = _attempt(model, demand, levels=0)
+    plain = _attempt(model, demand, first, levels=0)
     if levels == 0 or not plain.stuck:
         return None if plain.is_freed else plain.staying
     copied_gb = model.copied_since(length) if plain.is_freed else math.inf
@@ -60,12 +63,35 @@ def free(model: PoolModel, demand: Demand, *, levels: int = 1) -> Sequence[Stayi
     return None
 
 
-def _attempt(model: PoolModel, demand: Demand, *, levels: int) -> _Attempt:
+def free_most(model: PoolModel, demand: Demand) -> tuple[float, Sequence[StayingVolume]]:
+    """Move volumes out of a pool, those first that free most, until an amount is free there or no other one can leave.
+
+    Return the GiB that become free, and the volumes that stay. Those that would free nothing are not among these.
+    """
+    freed_gb, staying = 0.0, []
+    volumes = [volume for volume in model.candidates(demand.pool) if demand.freed_gb(volume) > 0]
+    movable = [volume for volume in volumes if volume.may_move]
+    staying += [volume.staying(volume.reason) for volume in volumes if not volume.may_move]
+    for volume in model.in_full(sorted(movable, key=lambda volume: (-demand.freed_gb(volume), volume.id))):
+        if freed_gb >= demand.needed_gb:
+            break
+        stuck = _move_all(model, [volume], demand.ceilings, levels=1)
+        if stuck is None:
+            freed_gb += demand.freed_gb(volume)
+        else:
+            staying.append(volume.staying(stuck[1]))
+    return freed_gb, staying
+
+
+def _attempt(model: PoolModel, demand: Demand, first: Sequence[PlacedVolume] | None = None, *, levels: int) -> _Attempt:
     length, volumes = len(model), model.candidates(demand.pool)
     attempt = _Attempt([volume.staying(volume.reason) for volume in volumes if not volume.may_move])
     volumes = [volume for volume in volumes if volume.may_move]
+    # A move for another pool may have taken one of the first meanwhile.
+    is_first = first is not None and {volume.id for volume in volumes}.issuperset(volume.id for volume in first)
     while True:
-        chosen = _choice(demand, volumes)
+        chosen = first if is_first else _choice(demand, volumes)
+        is_first = False
         if chosen is None:
             attempt.staying += attempt.stuck
             return attempt
@@ -80,13 +106,12 @@ def _attempt(model: PoolModel, demand: Demand, *, levels: int) -> _Attempt:
         volumes = [other for other in volumes if other.id != volume.id]
 
 
-def first_choices(model: PoolModel, demands: Iterable[Demand]) -> list[PlacedVolume]:
-    """Return the volumes that :func:`free` will try to move first, so that they can be read together."""
-    chosen: list[PlacedVolume] = []
-    for demand in demands:
-        volumes = [volume for volume in model.candidates(demand.pool) if volume.may_move]
-        chosen += _choice(demand, volumes) or ()
-    return chosen
+def first_choice(model: PoolModel, demand: Demand) -> Sequence[PlacedVolume] | None:
+    """Return the volumes that :func:`free` will try to move first, so that those of many pools can be read together.
+
+    None if all volumes together free too little.
+    """
+    return _choice(demand, [volume for volume in model.candidates(demand.pool) if volume.may_move])
 
 
 def _choice(demand: Demand, volumes: Sequence[PlacedVolume]) -> list[PlacedVolume] | None:

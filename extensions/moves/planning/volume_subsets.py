@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of volumes that together free an amount, with as few GiB to copy as possible."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,21 +45,37 @@ def smallest(candidates: Sequence[Candidate], needed_gb: float) -> list[int] | N
 
 
 def _exact(sizes: Sequence[int], needed: int, most: int) -> list[int]:
+    """Return positions of ``sizes``. Volumes of the same size are taken together: 1, 2, 4, ... of them at a time."""
+    positions: dict[int, list[int]] = defaultdict(list)
+    for position, size in enumerate(sizes):
+        positions[size].append(position)
+    packs = [(size, count) for size, same in positions.items() for count in _parts(len(same)) if size * count <= most]
     moves = np.full(most + 1, _UNREACHABLE, dtype=np.int32)
     moves[0] = 0
-    is_taken = np.zeros((len(sizes), most + 1), dtype=np.bool_)
-    for position, size in enumerate(sizes):
-        with_this = moves[: most + 1 - size].copy()
-        with_this[with_this != _UNREACHABLE] += 1
-        is_taken[position, size:] = with_this < moves[size:]
-        moves[size:] = np.minimum(moves[size:], with_this)
+    is_taken = np.zeros((len(packs), most + 1), dtype=np.bool_)
+    for number, (size, count) in enumerate(packs):
+        with_these = moves[: most + 1 - size * count].copy()
+        with_these[with_these != _UNREACHABLE] += count
+        is_taken[number, size * count :] = with_these < moves[size * count :]
+        moves[size * count :] = np.minimum(moves[size * count :], with_these)
     total = needed + int(np.argmax(moves[needed:] != _UNREACHABLE))
     chosen = []
-    for position in range(len(sizes) - 1, -1, -1):
-        if is_taken[position, total]:
-            chosen.append(position)
-            total -= sizes[position]
+    for number in range(len(packs) - 1, -1, -1):
+        if is_taken[number, total]:
+            size, count = packs[number]
+            chosen += [positions[size].pop() for _ in range(count)]
+            total -= size * count
     return chosen
+
+
+def _parts(count: int) -> list[int]:
+    """Return numbers of which some add up to each number up to ``count``, and all to ``count``."""
+    parts, part = [], 1
+    while part <= count:
+        parts.append(part)
+        count -= part
+        part *= 2
+    return [*parts, count] if count else parts
 
 
 def _greedy(candidates: Sequence[Candidate], useful: Sequence[int], needed_gb: float) -> list[int]:

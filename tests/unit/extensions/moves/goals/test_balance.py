@@ -4,9 +4,11 @@
 import dataclasses
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.extensions.moves.clouds import Cloud, moves_of
 from tonnage.capacity import errors
+from tonnage.ledger import models
 
 
 def test_the_fullest_pool_gives_the_fewest_gib_away() -> None:
@@ -30,6 +32,22 @@ def test_no_pool_is_taken_above_the_level() -> None:
     assert "would then be above the level of this plan" in plan.staying[0].reason
 
 
+def test_pools_pass_volumes_on_if_nothing_else_helps() -> None:
+    """The volume of 20 GiB needs room in *b*, whose volume of 15 GiB needs room in *d*, which gives 10 GiB more."""
+    in_zone = {"requested_zone": "z1"}
+    cloud = (
+        Cloud().add("a", 100, [45, 20], zone="z1", volume=in_zone).add("b", 100, [15, 25], zone="z1", volume=in_zone)
+    )
+    cloud.add("d", 100, [10, 10, 30], zone="z1").add("e", 100, zone="z2")
+    with cloud.engine.begin() as connection:
+        large = models.Volume.id == cloud.ids["d"][2]
+        connection.execute(sa.update(models.Volume).where(large).values(requested_zone="z1"))
+    plan = cloud.plan("balance", points=6.25)
+    assert moves_of(plan) == [(20, "a", "b"), (10, "d", "e"), (10, "d", "e"), (15, "b", "d")]
+    assert plan.outcome == "no pool is above 45.0 %"
+    assert [cloud.promised[f"h@{name}#p"] for name in "abde"] == [45, 45, 45, 20]
+
+
 def test_a_pool_without_thin_volumes_promises_no_more_than_it_has() -> None:
     """Whatever ratio it reports, or the schedulers have as the default."""
     cloud = Cloud().add("a", 100, [30, 30], ratio=20.0).add("b", 100, ratio=20.0)
@@ -49,6 +67,14 @@ def test_a_zone_is_balanced_by_itself() -> None:
     assert moves_of(cloud.plan("balance", zone="z1")) == [(40, "a", "b")]
     with pytest.raises(errors.NotFound, match="availability zone z3 has no pool"):
         cloud.plan("balance", zone="z3")
+
+
+def test_a_single_pool_cannot_be_balanced() -> None:
+    cloud = Cloud().add("a", 100, [90], zone="z1").add("b", 100).add("c", float("inf"))
+    expected = "a single pool cannot be balanced: h@a#p is its own mean; name two pools or more"
+    for arguments in ({"pools": ["h@a#p"]}, {"zone": "z1"}, {"pools": ["h@a#p", "h@c#p"]}):
+        with pytest.raises(errors.InvalidInput, match=expected):
+            cloud.plan("balance", **arguments)
 
 
 def test_pools_without_limits_cannot_be_balanced() -> None:

@@ -26,8 +26,35 @@ def test_a_volume_that_finds_no_pool_is_replaced_by_others() -> None:
     assert moves_of(plan) == [(5, "a", "b")]
     plan = cloud.plan("relieve", pool="h@a#p", below=90)
     assert not plan.is_reached
-    assert plan.moves == ()
-    assert "free less than 10 GiB" in plan.outcome
+    assert moves_of(plan) == [(5, "a", "b")]
+    assert (
+        plan.outcome == "from 100.0 % to 95.0 %; 5.0 GiB more must become free, but the 2 volumes that free more stay"
+    )
+    assert [volume.size_gb for volume in plan.staying] == [75, 20]
+    assert all("GiB" in volume.reason for volume in plan.staying)
+
+
+def test_a_share_out_of_reach_is_approached_with_room_made_elsewhere() -> None:
+    """The volume of 20 GiB needs the room of the one of 4 GiB, which goes to the third pool."""
+    cloud = Cloud().add("a", 100, [60, 20]).add("b", 22, [4]).add("c", 5)
+    plan = cloud.plan("relieve", pool="h@a#p", below=10)
+    assert moves_of(plan) == [(4, "b", "c"), (20, "a", "b")]
+    assert plan.moves[1].after == (1,)
+    assert plan.outcome == "from 80.0 % to 60.0 %; 50.0 GiB more must become free, but the volume that frees more stays"
+
+
+def test_what_remains_without_a_volume_is_told() -> None:
+    """The pool has data that belongs to no volume."""
+    cloud = Cloud().add("a", 100, [10], written=5.0).add("b", 100)
+    plan = cloud.plan("relieve", pool="h@a#p", below=30)
+    assert moves_of(plan) == [(10, "a", "b")]
+    assert plan.outcome == "from 50.0 % to 40.0 %; 10.0 GiB more must become free, and no volume is left that frees any"
+
+
+def test_a_share_out_of_reach_without_a_move() -> None:
+    plan = Cloud().add("a", 100, [50]).plan("relieve", pool="h@a#p", below=30)
+    assert (plan.is_reached, plan.moves) == (False, ())
+    assert plan.outcome == "50.0 % are used; 20.0 GiB more must become free, but the volume that frees more stays"
 
 
 def test_promises_are_relieved_by_the_sizes_of_thin_volumes() -> None:
