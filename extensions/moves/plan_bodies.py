@@ -20,6 +20,9 @@ from tonnage.extensions.moves.records.tables import MovePlanRow, MoveStepRow
 
 T = TypeVar("T")
 
+#: The mover of Tonnage's own volumes in bodies; rows have an empty name.
+_OWN_MOVER = "tonnage"
+
 _Number: TypeAlias = Annotated[int, Meta(ge=1, le=plan_limits.LARGEST)]
 
 
@@ -168,7 +171,7 @@ class AppliedPlan(Struct, kw_only=True):
     earlier release. ``moves`` and ``size_gb`` are those that have ended or are to come, and after the end those that
     were left; skipped ones do not count. ``moved`` and ``moved_gb`` are the part that is done; ``moving`` and
     ``failed`` are numbers of moves. ``seconds_left`` is an estimate by earlier moves between the same backends, null
-    without one.
+    without one. ``mover`` is ``tonnage`` for its own volumes, and ``cinder`` for the volumes of an OpenStack cloud.
 
     ``steps``, the volumes that stay (at most 1000 of them), and the levels of the ``pools`` before and after the plan
     are shown with a single plan.
@@ -185,6 +188,7 @@ class AppliedPlan(Struct, kw_only=True):
     is_reached: bool | None
     project_id: str
     user_id: str
+    mover: str
     generation: int
     moves: int
     size_gb: int
@@ -267,6 +271,7 @@ def applied_plan_body(plan: MovePlanRow, progress: Progress) -> AppliedPlan:
         is_reached=plan.is_reached,
         project_id=plan.project_id,
         user_id=plan.user_id,
+        mover=plan.mover or _OWN_MOVER,
         generation=plan.generation,
         moves=total.moves,
         size_gb=total.size_gb,

@@ -57,6 +57,7 @@ _PLAN_COLUMNS: Sequence[Column] = (
     Column("message", lambda row: row["message"], "message", width=60),
     Column("outcome", lambda row: row["outcome"]),
     Column("user", lambda row: row["user_id"]),
+    Column("mover", lambda row: row["mover"]),
     Column("created_at", lambda row: row["created_at"]),
     Column("ended_at", lambda row: row["ended_at"]),
 )
@@ -175,7 +176,9 @@ class PlanApply(base_commands.ShowOne):
         body = {**goal_arguments.read(self._parser, parsed_args), "apply": True, "limits": limits}
         plan = client.post("/move-plans", {"move_plan": body}, "move_plan")
         self.status = 0 if plan["is_reached"] else FOUND
-        if plan["id"] is not None and parsed_args.wait:
+        if plan["id"] is None:
+            plan["id"] = id_of_no_plan(parsed_args)
+        elif parsed_args.wait:
             applied = _ended(client, plan["id"])
             plan |= {"state": applied["state"], "message": applied["message"]}
             self.status = 0 if applied["state"] == FINISHED else FOUND
@@ -183,6 +186,11 @@ class PlanApply(base_commands.ShowOne):
             Part("plan", "Moves", plan_commands.COLUMNS, plan["moves"], "Nothing is to be moved."),
             Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
         ]
+
+
+def id_of_no_plan(parsed_args: argparse.Namespace) -> str | None:
+    """Return the id of a plan without moves, which is not carried out: an empty line in the format for scripts."""
+    return "" if parsed_args.formatter == "value" else None
 
 
 def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:

@@ -54,7 +54,10 @@ class CloudPlanner:
     def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
         """Return a plan that uses no pool of ``held``. Raises the errors of :meth:`plan`."""
         if query.arguments.get(KEEP_FORECAST):
-            raise errors.InvalidInput(f"{KEEP_FORECAST} is true: there are no forecasts of the pools of a cloud")
+            raise errors.InvalidInput(
+                f"{KEEP_FORECAST} is true, and the pools of a cloud have no forecasts: neither Cinder nor the watch "
+                "beside its schedulers records the history that they need"
+            )
         goal = goal_loader.load(query.goal, query.arguments)
         self._types = self._client.types()
         # Pools before volumes: a volume that comes in between counts as in flight.

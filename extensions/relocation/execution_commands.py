@@ -67,7 +67,8 @@ class CloudPlanApply(base_commands.ShowOne):
             user_id=user,
         )
         made = relocation.starter().apply(order)
-        plan: dict[str, Any] = {"id": None, **msgspec.to_builtins(plan_bodies.plan_body(made))}
+        no_id = plan_execution_commands.id_of_no_plan(parsed_args)
+        plan: dict[str, Any] = {"id": no_id, **msgspec.to_builtins(plan_bodies.plan_body(made))}
         self.status = 0 if made.is_reached else FOUND
         if made.moves:
             plan["id"] = order.plan_id

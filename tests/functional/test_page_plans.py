@@ -66,10 +66,10 @@ def server(tmp_path: pathlib.Path) -> Iterator[PageServer]:
         yield running
 
 
-def start(server: PageServer, plan: MovePlan = PLAN_OF_TWO) -> None:
+def start(server: PageServer, plan: MovePlan = PLAN_OF_TWO, mover: str = "") -> None:
     """Record a plan whose first move is under way."""
     new_plan = NewPlan(
-        id=PLAN, goal="empty", arguments={"target": "box@old"}, limits=Limits(hours="22-06"), user_id="ann"
+        id=PLAN, goal="empty", arguments={"target": "box@old"}, limits=Limits(hours="22-06"), user_id="ann", mover=mover
     )
     assert server.ledger.run(plan_records.insert, new_plan, plan)
     server.ledger.run(plan_records.start, PLAN, [1])
@@ -89,9 +89,10 @@ def test_plans_are_listed_with_their_progress(browser: Browser, server: PageServ
         start(server)
         server.ledger.run(plan_records.end_step, PLAN, 1, tables.MOVED, None)
         tab.open("plans", "Plans")
-        [[goal, state, moved, left, message, started, user]] = cells(tab, "Plans")
+        [[goal, state, moved, left, message, started, user, mover]] = cells(tab, "Plans")
         assert (goal, state, moved) == (GOAL, "running", "1 of 2 moves, 30 GiB of 40 GiB")
         assert (message, user, started.endswith(" s ago"), left.endswith(" s")) == ("none", "ann", True, True)
+        assert mover == "Tonnage"
         assert tab.breaches() == []
         server.ledger.run(plan_records.stop, PLAN)
         tab.open("plans", "Plans")
@@ -137,6 +138,16 @@ def test_a_plan_has_its_pools_before_and_after_and_its_moves(browser: Browser, s
         assert "time left" not in tab.text().lower()
         assert tab.breaches() == []
         assert tab.messages == []
+
+
+@pytest.mark.heavy
+def test_a_plan_for_a_cloud_names_its_mover(browser: Browser, server: PageServer) -> None:
+    start(server, mover="cinder")
+    with browser.tab(server.url) as tab:
+        tab.open("plans", "Plans")
+        assert cells(tab, "Plans")[0][-1] == "Cinder"
+        tab.open(f"plan?id={PLAN}", f"Plan {PLAN}")
+        assert "moved by\ncinder" in tab.text().lower()
 
 
 @pytest.mark.heavy

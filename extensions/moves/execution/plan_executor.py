@@ -38,6 +38,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 #: Seconds between two looks at the backends that a plan waits for.
 _LOOK = 10.0
 
+#: Least seconds between two looks whether the goal of a plan is reached without its moves, and the factor by which they
+#: are longer than such a look.
+_GOAL_LOOK, _GOAL_FACTOR = 60.0, 50.0
+
 #: The beginning of a message about these.
 _WAITS_FOR_MOVE = "waits for the move of volume"
 
@@ -118,6 +122,8 @@ class PlanExecutor:
         self._began: dict[str, float] = {}
         #: When it looks next at the backends that each plan waits for.
         self._next_look: dict[str, float] = {}
+        #: When it looks next whether the goal of each plan is reached.
+        self._next_goal_look: dict[str, float] = {}
 
     def work(self) -> bool:
         """Take the next steps of all plans; return whether a plan has not ended.
@@ -129,6 +135,7 @@ class PlanExecutor:
         now = self._clocks.monotonic()
         self._began = {plan.id: self._began.get(plan.id, now) for plan in plans}
         self._next_look = {plan.id: self._next_look.get(plan.id, now + _LOOK) for plan in plans}
+        self._next_goal_look = {plan.id: self._next_goal_look.get(plan.id, now + _GOAL_LOOK) for plan in plans}
         unexpected: Exception | None = None
         for plan in plans:
             try:
@@ -168,6 +175,9 @@ class PlanExecutor:
             return
         is_moving = any(step.state == tables.MOVING and step.generation == plan.generation for step in active)
         try:
+            if (outcome := self._reached(plan)) is not None:
+                self._end(plan, tables.FINISHED, outcome)
+                return
             has_turn = self._start_steps(plan)
         except _WRONG_ARGUMENTS as error:
             self._end(plan, tables.FAILED, error.message)
@@ -322,6 +332,18 @@ class PlanExecutor:
             return
         if added and message != plan.message:
             LOG.info("Plan %s (%s): %s", plan.id, plan.summary, message)
+
+    def _reached(self, plan: MovePlanRow) -> str | None:
+        """Return the outcome of a plan whose goal is reached without the moves that are left; None without a look."""
+        began = self._clocks.monotonic()
+        if began < self._next_goal_look[plan.id]:
+            return None
+        with self._database.reading() as session:
+            held = plan_records.held_by_others(session, plan.id)
+        new_plan = self._planner.plan_beside(_query(plan), held)
+        ended = self._clocks.monotonic()
+        self._next_goal_look[plan.id] = ended + max(_GOAL_LOOK, _GOAL_FACTOR * (ended - began))
+        return new_plan.outcome if new_plan.is_reached and not new_plan.moves else None
 
     def _seconds_without_progress(self, plan: MovePlanRow, now: datetime.datetime) -> float:
         """Return for how many seconds the plan could have made progress, and has made none."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The volumes of pools as a plan needs them: the request that their move makes, or why they cannot be moved."""
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,25 @@ from tonnage.scheduler.requests.placement_requests import Move, Single
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec
 from tonnage.scheduler.steps import moves
 
+#: Seconds that a planner works at a time, and that it pauses then. A pause of no length would not do: a thread that
+#: waits for the interpreter has no time to take it.
+_TURN, _PAUSE = 0.001, 0.0001
+
+
+class _Turn(threading.local):
+    """The time when the turn of a thread began."""
+
+    began = 0.0
+
+
+_turn = _Turn()
+
 
 def give_way() -> None:
-    """Let other threads go on, the decisions above all: a plan may take a minute."""
-    time.sleep(0)
+    """Let other threads go on, the decisions above all, if this one has had its turn: a plan may take a minute."""
+    if time.perf_counter() - _turn.began >= _TURN:
+        time.sleep(_PAUSE)
+        _turn.began = time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -275,10 +275,23 @@ class PoolModel:
         return self._volumes.lookup(items)
 
     def take_room(self, placement: Placement, request: Request) -> None:
-        """Count a new volume in its pool."""
-        index = self.pools.index(placement.pool)
-        if index is not None:
-            self.pools.claim(index, request.size_gb, physical_gb(placement, request, 0))
+        """Count a new volume in its pool, as if reports contained it: it is none of the operations in flight.
+
+        Pools that share a storage are the exception.
+        """
+        index, row = self.pools.index(placement.pool), self.pools.get(placement.pool)
+        if index is None or row is None:
+            return
+        written_gb = physical_gb(placement, request, 0)
+        if row.storage_id is not None:
+            self.pools.claim(index, request.size_gb, written_gb)
+            return
+        figures = {
+            "allocated": [row.allocated + request.size_gb],
+            "provisioned": [row.provisioned + request.size_gb],
+            "free": [row.free - written_gb],
+        }
+        self.pools.set_figures([placement.pool], figures)
 
     def is_thin_in(self, pool: str, request: Request) -> bool:
         """Return whether a pool would make the volume of a request thin."""

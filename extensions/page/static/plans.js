@@ -34,6 +34,7 @@ function List({ plans, time }) {
     { title: "Message", class: "why", cell: (row) => row.message ?? "none" },
     { title: "Started", class: "number", cell: (row) => `${age(row.created_at, time)} ago` },
     { title: "By", class: "name", cell: (row) => row.user_id || "unknown" },
+    { title: "Moved by", class: "name", cell: (row) => movers[row.mover] ?? row.mover },
   ]} />`;
 }
 
@@ -41,6 +42,8 @@ function Progress({ plan, large = false }) {
   const text = `${plan.moved.toLocaleString("en")} of ${count(plan.moves, "move")}, ${size(plan.moved_gb)} of ${size(plan.size_gb)}`;
   return html`<${Bar} label=${`moved: ${text}`} whole=${plan.size_gb} large=${large} segments=${[["used", plan.moved_gb]]} /><span>${text}</span>`;
 }
+
+const movers = { tonnage: "Tonnage", cinder: "Cinder" };
 
 const isUnfinished = ({ ended_at: ended }) => ended === null;
 
@@ -74,6 +77,7 @@ function Detail({ plan, time }) {
       ["made", count(plan.generation, "time")],
       ["started", `${age(plan.created_at, time)} ago${plan.user_id && ` by ${plan.user_id}`}`],
       ...(plan.ended_at === null ? [] : [["ended", `${age(plan.ended_at, time)} ago`]]),
+      ["moved by", movers[plan.mover] ?? plan.mover],
       ["limits", limits(plan.limits)],
     ]} />
     <h3>Pools before and after</h3>

@@ -45,6 +45,7 @@ def test_a_plan_that_is_waited_for_has_moved_its_volumes(
     run("plan list --limit 1 -f json", rest_api)
     [row] = json.loads(capsys.readouterr().out)
     assert (row["state"], row["moved"], row["moves"], row["size_bytes"]) == ("finished", 1, 1, 3 * 2**30)
+    assert row["mover"] == "tonnage"
     run(f"plan show {row['id']} -f json", rest_api)
     shown = json.loads(capsys.readouterr().out)
     assert (shown["id"], shown["message"]) == (row["id"], f"{BACKEND}#thin has no volume")
@@ -144,6 +145,10 @@ def test_a_plan_that_needs_no_move_is_not_carried_out(rest_api: RestApi, capsys:
     output = capsys.readouterr().out
     assert "Nothing is to be moved." in output
     assert "| id" not in output
+    run("plan apply fit 1 -f value -c id", rest_api)
+    assert capsys.readouterr().out == "\n"
+    run("plan apply fit 1 -f json -c id", rest_api)
+    assert json.loads(capsys.readouterr().out) == {"id": None}
 
 
 def test_a_goal_that_is_out_of_reach_has_a_status(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:

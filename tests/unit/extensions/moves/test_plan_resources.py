@@ -92,6 +92,7 @@ def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: s
     assert (answer.status_code, [move["volume_id"] for move in plan["moves"]]) == (202, [volume])
     wait_until(lambda: show(client, plan["id"])["state"] == "finished")
     shown = show(client, plan["id"])
+    assert shown["mover"] == "tonnage"
     assert (shown["goal"], shown["goal_name"], shown["message"]) == (
         f"empty {BACKEND}#thin",
         "empty",

@@ -96,5 +96,8 @@ def test_a_cloud_without_pools_has_no_plan(api: CloudApi) -> None:
         plan(api, "empty", target=A)
     with pytest.raises(errors.InvalidInput, match="goal is 'tidy'"):
         plan(api, "tidy")
-    with pytest.raises(errors.InvalidInput, match="there are no forecasts of the pools of a cloud"):
+    with pytest.raises(
+        errors.InvalidInput,
+        match="the pools of a cloud have no forecasts: neither Cinder nor",
+    ):
         plan(api, "empty", target=A, keep_forecast=True)

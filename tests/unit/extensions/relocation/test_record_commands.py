@@ -23,6 +23,7 @@ def plan_id(cloud: Served) -> str:
 def test_plans_are_listed_and_shown(cloud: Served, plan_id: str) -> None:
     [row] = json.loads(cloud.run("cinder plan list -f json")[1])
     assert (row["id"], row["goal"], row["state"], row["moves"]) == (plan_id, "empty h@a", "running", 1)
+    assert row["mover"] == "cinder"
     assert cloud.run("cinder plan list --state finished")[1].strip() == "No plan was carried out."
     status, output = cloud.run(f"cinder plan show {plan_id} -f json")
     [step] = json.loads(output)["steps"]

@@ -78,6 +78,37 @@ def test_moves_begin_within_the_hours_alone() -> None:
     assert plans.carry_on() == "finished"
 
 
+def test_a_plan_whose_goal_is_reached_meanwhile_ends_outside_its_hours() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"hours": "22-06"})
+    plans.executor(plans.schedulers[0]).work()
+    [(volume_id,)] = plans.rows("SELECT id FROM volumes")
+    scheduler = plans.schedulers[0]
+    scheduler.thread.submit(
+        scheduler.core.operations.delete, DeleteVolume(request_id=plans.request_id(), volume_id=volume_id)
+    )
+    scheduler.thread.turn()
+    plans.report_everything()
+    # It looks once a minute, because a plan for many pools takes time.
+    plans.executor(scheduler).work()
+    assert plans.state() == "running"
+    plans.now += 60
+    plans.executor(scheduler).work()
+    assert (plans.state(), plans.message()) == ("finished", f"{A} has no volume")
+    assert plans.steps() == [(1, 1, 10, "skipped")]
+    assert plans.rows("SELECT * FROM move_plan_pools") == []
+
+
+def test_a_plan_whose_goal_is_not_reached_waits_for_its_hours() -> None:
+    plans = world({A: [10, 5]}, {A: 100, B: 100})
+    plans.apply("relieve", pool=A, below=1, bound="promised", limits={"hours": "22-06"})
+    executor = plans.executor(plans.schedulers[0])
+    for _ in range(3):
+        plans.now += 61
+        executor.work()
+        assert (plans.state(), plans.message()) == ("running", "waits for the hours 22-06")
+
+
 def test_a_move_that_needs_room_waits_until_a_report_shows_it() -> None:
     plans = world({A: [9], B: [7, 4]}, {A: 20, B: 19, C: 4})
     assert [(move.size_gb, move.after) for move in plans.apply("empty", target=A).moves] == [(4, ()), (9, (1,))]

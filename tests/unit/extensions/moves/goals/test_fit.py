@@ -28,6 +28,14 @@ def test_the_count_of_volumes_is_decided_one_after_another() -> None:
     assert plan.outcome.startswith("2 of 4 fit, and no moves make room for more: No pool for 50 GiB")
 
 
+def test_volumes_that_fit_are_no_operations_in_flight() -> None:
+    """The refusal of the next one shows pools as they are once the volumes are there."""
+    cloud = Cloud().add("a", 100, [20]).add("b", 50, thin=True, ratio=2.0)
+    plan = cloud.plan("fit", size=40, count=5)
+    assert plan.outcome.startswith("4 of 5 fit, and no moves make room for more")
+    assert "provisioned 80, in flight 0," in plan.outcome
+
+
 def test_pools_of_an_unsuitable_zone_are_not_emptied() -> None:
     cloud = Cloud().add("a", 100, [60], zone="z1").add("b", 100, [60], zone="z2").add("c", 70, zone="z2")
     assert not cloud.plan("fit", size=80, zone="z9").is_reached
