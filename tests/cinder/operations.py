@@ -14,7 +14,7 @@ from tests.servers.base import wait_for
 FIRST, SECOND = "real@b1#a", "real@b2#a"
 
 #: The microversion of the API for groups.
-_GROUPS = "3.20"
+GROUPS = "3.20"
 
 
 @contextlib.contextmanager
@@ -83,25 +83,25 @@ def status(cinder: Cinder, volume_id: str) -> str:
 def group(cinder: Cinder, kind: str) -> str:
     """Create a group for volumes of a type, and return its id."""
     types = {each["name"]: each["id"] for each in cinder.request("GET", "/types")["volume_types"]}
-    known = {each["name"]: each["id"] for each in cinder.request("GET", "/group_types", None, _GROUPS)["group_types"]}
+    known = {each["name"]: each["id"] for each in cinder.request("GET", "/group_types", None, GROUPS)["group_types"]}
     if "group" not in known:
         body = {"group_type": {"name": "group"}}
-        known["group"] = cinder.request("POST", "/group_types", body, _GROUPS)["group_type"]["id"]
+        known["group"] = cinder.request("POST", "/group_types", body, GROUPS)["group_type"]["id"]
     body = {"group": {"name": "g", "group_type": known["group"], "volume_types": [types[kind]]}}
-    return when_available(cinder, "group", cinder.request("POST", "/groups", body, _GROUPS)["group"]["id"])
+    return when_available(cinder, "group", cinder.request("POST", "/groups", body, GROUPS)["group"]["id"])
 
 
 def member(cinder: Cinder, group_id: str, size: int) -> str:
     """Request a volume in a group, and return its id."""
-    [kind] = cinder.request("GET", f"/groups/{group_id}", None, _GROUPS)["group"]["volume_types"]
+    [kind] = cinder.request("GET", f"/groups/{group_id}", None, GROUPS)["group"]["volume_types"]
     body = {"volume": {"size": size, "group_id": group_id, "volume_type": kind}}
-    return str(cinder.request("POST", "/volumes", body, _GROUPS)["volume"]["id"])
+    return str(cinder.request("POST", "/volumes", body, GROUPS)["volume"]["id"])
 
 
 def group_snapshot(cinder: Cinder, group_id: str) -> str:
     """Create a snapshot of a group, and return its id."""
     body = {"group_snapshot": {"group_id": group_id, "name": "s"}}
-    made = cinder.request("POST", "/group_snapshots", body, _GROUPS)["group_snapshot"]["id"]
+    made = cinder.request("POST", "/group_snapshots", body, GROUPS)["group_snapshot"]["id"]
     return when_available(cinder, "group_snapshot", made)
 
 
@@ -113,17 +113,17 @@ def group_from(cinder: Cinder, source: dict[str, str]) -> str:
 def request_group_from(cinder: Cinder, source: dict[str, str]) -> str:
     """Request a group from another one or from a snapshot, and return its id."""
     body = {"create-from-src": {"name": "copy", **source}}
-    return str(cinder.request("POST", "/groups/action", body, _GROUPS)["group"]["id"])
+    return str(cinder.request("POST", "/groups/action", body, GROUPS)["group"]["id"])
 
 
 def groups(cinder: Cinder) -> set[str]:
     """Return the ids of all groups."""
-    return {each["id"] for each in cinder.request("GET", "/groups", None, _GROUPS)["groups"]}
+    return {each["id"] for each in cinder.request("GET", "/groups", None, GROUPS)["groups"]}
 
 
 def action_on_group(cinder: Cinder, group_id: str, name: str, values: dict[str, Any]) -> None:
     """Send an action on a group."""
-    cinder.request("POST", f"/groups/{group_id}/action", {name: values}, _GROUPS)
+    cinder.request("POST", f"/groups/{group_id}/action", {name: values}, GROUPS)
 
 
 def remove_group(cinder: Cinder, group_id: str) -> None:
@@ -134,16 +134,16 @@ def remove_group(cinder: Cinder, group_id: str) -> None:
 
 def remove_group_snapshot(cinder: Cinder, snapshot_id: str) -> None:
     """Delete the snapshot of a group, and wait until it is gone."""
-    cinder.request("DELETE", f"/group_snapshots/{snapshot_id}", None, _GROUPS)
+    cinder.request("DELETE", f"/group_snapshots/{snapshot_id}", None, GROUPS)
     snapshots = "/group_snapshots"
-    wait_for(lambda: not cinder.request("GET", snapshots, None, _GROUPS)["group_snapshots"], "the snapshot is gone")
+    wait_for(lambda: not cinder.request("GET", snapshots, None, GROUPS)["group_snapshots"], "the snapshot is gone")
 
 
 def when_available(cinder: Cinder, kind: str, one: str) -> str:
     """Wait until a group or a snapshot of one is made, and return its id."""
 
     def ended() -> str:
-        found = str(cinder.request("GET", f"/{kind}s/{one}", None, _GROUPS)[kind]["status"])
+        found = str(cinder.request("GET", f"/{kind}s/{one}", None, GROUPS)[kind]["status"])
         return "" if found == "creating" else found
 
     assert wait_for(ended, f"the {kind} is made") == "available"

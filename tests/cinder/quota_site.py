@@ -2,8 +2,9 @@
 """A Cinder with a quota driver, and the comparison of what its API says with rows that are counted apart."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,20 +15,42 @@ from tests.servers.base import wait_for
 
 DRIVER = "tonnage.extensions.cinder.quota.driver.QuotaDriver"
 
-#: The rows that count, by resource; ``d`` is false and ``u`` is true.
+#: The columns of a project's use, by resource; ``d`` is false and ``u`` is true.
 _COUNTS = {
-    "volumes": "SELECT COUNT(*) FROM volumes WHERE deleted = :d AND use_quota = :u AND project_id = :p",
-    "gigabytes": "SELECT (SELECT COALESCE(SUM(size), 0) FROM volumes WHERE deleted = :d AND use_quota = :u "
+    "volumes": "(SELECT COUNT(*) FROM volumes WHERE deleted = :d AND use_quota = :u AND project_id = :p)",
+    "gigabytes": "(SELECT COALESCE(SUM(size), 0) FROM volumes WHERE deleted = :d AND use_quota = :u "
     "AND project_id = :p) + (SELECT COALESCE(SUM(volume_size), 0) FROM snapshots WHERE deleted = :d "
     "AND use_quota = :u AND project_id = :p)",
-    "snapshots": "SELECT COUNT(*) FROM snapshots WHERE deleted = :d AND use_quota = :u AND project_id = :p",
-    "backups": "SELECT COUNT(*) FROM backups WHERE deleted = :d AND project_id = :p",
+    "snapshots": "(SELECT COUNT(*) FROM snapshots WHERE deleted = :d AND use_quota = :u AND project_id = :p)",
+    "backups": "(SELECT COUNT(*) FROM backups WHERE deleted = :d AND project_id = :p)",
+    "backup_gigabytes": "(SELECT COALESCE(SUM(size), 0) FROM backups WHERE deleted = :d AND project_id = :p)",
+    "groups": "(SELECT COUNT(*) FROM groups WHERE deleted = :d AND project_id = :p)",
 }
 
-_OF_TYPE = (
-    "SELECT COUNT(*) FROM volumes JOIN volume_types ON volume_types.id = volume_type_id WHERE volumes.deleted = :d "
-    "AND use_quota = :u AND project_id = :p AND volume_types.name = :t"
+_VOLUMES_OF_TYPE = (
+    "FROM volumes v JOIN volume_types t ON t.id = v.volume_type_id WHERE v.deleted = :d AND v.use_quota = :u "
+    "AND v.project_id = :p AND t.name = '{type}'"
 )
+
+_SNAPSHOTS_OF_TYPE = (
+    "FROM snapshots s JOIN volumes v ON v.id = s.volume_id JOIN volume_types t ON t.id = v.volume_type_id "
+    "WHERE s.deleted = :d AND s.use_quota = :u AND s.project_id = :p AND t.name = '{type}'"
+)
+
+#: The same of one volume type.
+_COUNTS_OF_TYPE = {
+    "volumes": f"(SELECT COUNT(*) {_VOLUMES_OF_TYPE})",
+    "gigabytes": f"(SELECT COALESCE(SUM(v.size), 0) {_VOLUMES_OF_TYPE}) "
+    f"+ (SELECT COALESCE(SUM(s.volume_size), 0) {_SNAPSHOTS_OF_TYPE})",
+    "snapshots": f"(SELECT COUNT(*) {_SNAPSHOTS_OF_TYPE})",
+}
+
+
+def client_of(cinder: Cinder, project: str) -> Cinder:
+    """Return a Cinder for an administrator of another project."""
+    client = copy.copy(cinder)
+    client.shape = replace(cinder.shape, project=project, token=f"admin:{project}")
+    return client
 
 
 @dataclass(frozen=True)
@@ -37,23 +60,37 @@ class QuotaSite:
     cinder: Cinder
     engine: sa.Engine
 
-    def scalar(self, statement: str, **values: Any) -> int:
-        """Return the number that a query finds."""
-        values = {"d": False, "u": True, "p": self.cinder.shape.project} | values
-        text = sa.text(statement)
+    def all(self, statement: str, **values: Any) -> Sequence[Any]:
+        """Return the rows of a query."""
         with self.engine.connect() as connection:
-            found = connection.execute(text, {name: values[name] for name in text.compile().params}).scalar()
-        return int(found or 0)
+            return connection.execute(*self._bound(statement, values)).all()
 
-    def rows(self, project: str | None = None) -> dict[str, int]:
-        """Return the use of a project by the rows."""
-        return {
-            name: self.scalar(statement, p=project or self.cinder.shape.project) for name, statement in _COUNTS.items()
-        }
+    def execute(self, statement: str, **values: Any) -> None:
+        """Change rows."""
+        with self.engine.begin() as connection:
+            connection.execute(*self._bound(statement, values))
+
+    def _bound(self, statement: str, values: Mapping[str, Any]) -> tuple[sa.TextClause, dict[str, Any]]:
+        values = {"d": False, "u": True, "p": self.cinder.shape.project, **values}
+        text = sa.text(statement)
+        return text, {name: values[name] for name in text.compile().params}
+
+    def scalar(self, statement: str, **values: Any) -> int:
+        """Return the number that a query counts."""
+        [row] = self.all(statement, **values)
+        return int(row[0] or 0)
+
+    def rows(self, project: str | None = None, types: Collection[str] = ()) -> dict[str, int]:
+        """Return the use of a project by the rows, as of one moment; ``types`` are volume types to count as well."""
+        columns = dict(_COUNTS)
+        for kind in types:
+            columns |= {f"{part}_{kind}": text.format(type=kind) for part, text in _COUNTS_OF_TYPE.items()}
+        [row] = self.all(f"SELECT {', '.join(columns.values())}", p=project or self.cinder.shape.project)
+        return {name: int(number) for name, number in zip(columns, row, strict=True)}
 
     def of_type(self, name: str) -> int:
         """Return the number of volumes of a type."""
-        return self.scalar(_OF_TYPE, t=name)
+        return self.rows(types=[name])[f"volumes_{name}"]
 
     def reservations(self) -> int:
         """Return the number of reservations."""
@@ -62,8 +99,8 @@ class QuotaSite:
     def quotas(self, project: str | None = None) -> dict[str, dict[str, int]]:
         """Return limits and use as the API tells them."""
         path = f"/os-quota-sets/{project or self.cinder.shape.project}?usage=True"
-        found: dict[str, dict[str, int]] = self.cinder.request("GET", path)["quota_set"]
-        return found
+        answer: dict[str, dict[str, int]] = self.cinder.request("GET", path)["quota_set"]
+        return answer
 
     def limit(self, project: str | None = None, **limits: int) -> None:
         """Set limits of a project."""
@@ -77,24 +114,25 @@ class QuotaSite:
                     values,
                 )
 
-    def drift(self, project: str | None = None) -> dict[str, tuple[int, int]]:
+    def drift(self, project: str | None = None, types: Collection[str] = ()) -> dict[str, tuple[int, int]]:
         """Return how much the API tells too much, in use and reserved, where it does."""
-        told, rows = self.quotas(project), self.rows(project)
-        found = {name: (told[name]["in_use"] - rows[name], told[name]["reserved"]) for name in rows}
-        return {name: difference for name, difference in found.items() if difference != (0, 0)}
+        told, rows = self.quotas(project), self.rows(project, types)
+        excess = {name: (told[name]["in_use"] - rows[name], told[name]["reserved"]) for name in rows}
+        return {name: difference for name, difference in excess.items() if difference != (0, 0)}
 
-    def agree(self) -> None:
+    def agree(self, projects: Sequence[str | None] = (None,), types: Collection[str] = ()) -> None:
         """Wait until the API tells what the rows have and no reservation is left."""
         state: list[Any] = []
 
-        def found() -> bool:
-            state[:] = [self.drift(), self.reservations()]
+        def is_equal() -> bool:
+            drift = {project: self.drift(project, types) for project in projects}
+            state[:] = [{project: excess for project, excess in drift.items() if excess}, self.reservations()]
             return state == [{}, 0]
 
         try:
-            wait_for(found, "the quotas agree with the rows", 60)
+            wait_for(is_equal, "the quotas agree with the rows", 60)
         except TimeoutError:
-            raise AssertionError(f"{state}, {self.quotas()}") from None
+            raise AssertionError(f"{state}, {[self.quotas(project) for project in projects]}") from None
 
 
 @contextlib.contextmanager

@@ -64,11 +64,11 @@ def whole_site(
     if request.param == "tonnage":
         more["quota_driver"] = quota_site.DRIVER
     shape = Shape(backends=["b1", "b2"], pools=["a"], total_gb=TOTAL, schedulers=2, more=more)
-    with sites.with_ledger(mariadb_server, rabbitmq_server, shape, growth_silence="6") as found:
-        engine = sa.create_engine(found.cinder.database, pool_pre_ping=True)
+    with sites.with_ledger(mariadb_server, rabbitmq_server, shape, growth_silence="6") as site:
+        engine = sa.create_engine(site.cinder.database, pool_pre_ping=True)
         kind = {"name": "growing", "extra_specs": {"provisioning:extend_by_migration": "<is> True"}}
-        found.cinder.request("POST", "/types", {"volume_type": kind})
-        yield found, QuotaSite(found.cinder, engine)
+        site.cinder.request("POST", "/types", {"volume_type": kind})
+        yield site, QuotaSite(site.cinder, engine)
         engine.dispose()
 
 
@@ -121,8 +121,8 @@ class Scene:
 
     def messages(self) -> list[str]:
         """Return the messages about the volume."""
-        found = self.cinder.request("GET", f"/messages?resource_uuid={self.volume_id}")["messages"]
-        return [message["user_message"] for message in found]
+        messages = self.cinder.request("GET", f"/messages?resource_uuid={self.volume_id}")["messages"]
+        return [message["user_message"] for message in messages]
 
     def reason(self) -> str:
         """Return the last reason that ``tonnage why`` has."""

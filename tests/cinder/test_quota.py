@@ -3,17 +3,16 @@
 
 import ast
 import concurrent.futures
-import copy
 import os
 import pathlib
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from tests.cinder import operations, quota_site, sites
 from tests.cinder.operations import action
+from tests.cinder.quota_load import OTHER
 from tests.cinder.quota_site import QuotaSite
 from tests.servers import MariaDB, RabbitMQ
 from tests.servers.base import wait_for
@@ -25,8 +24,8 @@ ROUNDS = int(os.environ.get("TONNAGE_CINDER_ROUNDS", "2"))
 
 CLIENTS, ROOM = 32, 10
 
-#: Another project.
-OTHER = "2" * 32
+#: The use of a project that has nothing.
+NOTHING = dict.fromkeys(("volumes", "gigabytes", "snapshots", "backups", "backup_gigabytes", "groups"), 0)
 
 #: Functions of Cinder that reserve, without those of :data:`quota_operations.CALLERS`: what they reserve is below zero,
 #: or a function around them is in that list.
@@ -46,8 +45,8 @@ _OTHERS = {
 
 @pytest.fixture(scope="module")
 def whole_site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> Iterator[QuotaSite]:
-    with quota_site.site(mariadb_server, rabbitmq_server) as found:
-        yield found
+    with quota_site.site(mariadb_server, rabbitmq_server) as site:
+        yield site
 
 
 @pytest.fixture
@@ -68,14 +67,14 @@ def site(whole_site: QuotaSite) -> Iterator[QuotaSite]:
 
 def _reserving_functions(package: pathlib.Path) -> set[tuple[str, str]]:
     """Return the functions of a Cinder that call ``reserve`` of quotas, by module and name."""
-    found = set()
+    functions = set()
 
     def visit(node: ast.AST, module: str, names: tuple[str, ...]) -> None:
         for child in ast.iter_child_nodes(node):
             inner = (*names, child.name) if isinstance(child, (ast.ClassDef, ast.FunctionDef)) else names
             match child:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="QUOTAS" | "GROUP_QUOTAS"), attr="reserve")):
-                    found.add((module, ".".join(names)))
+                    functions.add((module, ".".join(names)))
             visit(child, module, inner)
 
     for file in package.rglob("*.py"):
@@ -83,7 +82,7 @@ def _reserving_functions(package: pathlib.Path) -> set[tuple[str, str]]:
         if "QUOTAS.reserve" in text and "tests" not in file.parts:
             module = ".".join(file.relative_to(package.parent).with_suffix("").parts)
             visit(ast.parse(text), module, ())
-    return found
+    return functions
 
 
 def test_each_function_that_reserves_is_known() -> None:
@@ -91,8 +90,8 @@ def test_each_function_that_reserves_is_known() -> None:
     [package] = HOME.glob("lib/python3*/site-packages/cinder")
     # The first calls a function that reserves; the others are names of functions in releases.
     around = {("cinder.volume.manager", "VolumeManager.manage_existing"), ("cinder.transfer.api", "API.accept")}
-    found = _reserving_functions(package)
-    assert found - {("cinder.transfer.api", "API.accept")} == (set(quota_operations.CALLERS) | _OTHERS) - around
+    functions = _reserving_functions(package)
+    assert functions - {("cinder.transfer.api", "API.accept")} == (set(quota_operations.CALLERS) | _OTHERS) - around
 
 
 def test_the_driver_imports_no_library_that_cinder_does_not_have() -> None:
@@ -158,6 +157,65 @@ def test_a_reset_ends_the_reservation_of_an_extension(site: QuotaSite) -> None:
     wait_for(lambda: site.cinder.volumes()[volume_id]["size"] == 4, "the volume has grown after all")
 
 
+def test_a_project_without_limits_gets_all(site: QuotaSite) -> None:
+    site.limit(volumes=-1, gigabytes=-1)
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+        volumes = list(clients.map(site.cinder.create, [5] * CLIENTS))
+    assert site.rows() == {**NOTHING, "volumes": CLIENTS, "gigabytes": 5 * CLIENTS}
+    assert site.quotas()["gigabytes"] == {"limit": -1, "in_use": 5 * CLIENTS, "reserved": 0}
+    site.cinder.settled(volumes)
+
+
+def test_a_limit_below_the_use_admits_only_what_takes_nothing_more(site: QuotaSite) -> None:
+    volumes = [site.cinder.create(2) for _ in range(3)]
+    site.cinder.settled(volumes)
+    site.limit(volumes=2, gigabytes=4)
+    for request in (
+        lambda: site.cinder.create(1),
+        lambda: action(site.cinder, volumes[0], "os-extend", {"new_size": 3}),
+        lambda: site.cinder.request("POST", "/snapshots", {"snapshot": {"volume_id": volumes[0]}}),
+    ):
+        with pytest.raises(ValueError, match="xceed"):
+            request()
+    assert site.quotas()["volumes"] == {"limit": 2, "in_use": 3, "reserved": 0}
+    path = f"/os-quota-sets/{site.cinder.shape.project}"
+    with pytest.raises(ValueError, match="Current usage is 3 and the requested limit is 1"):
+        site.cinder.request("PUT", path, {"quota_set": {"volumes": 1}})
+    for volume_id in volumes[:2]:
+        site.cinder.request("DELETE", f"/volumes/{volume_id}")
+    wait_for(lambda: site.rows()["volumes"] == 1, "the volumes are gone")
+    site.cinder.create(2)
+    with pytest.raises(ValueError, match="xceed"):
+        site.cinder.create(1)
+
+
+def test_classes_have_the_limits_of_projects_without_their_own(site: QuotaSite) -> None:
+    cinder, path = site.cinder, f"/os-quota-sets/{site.cinder.shape.project}"
+
+    def limit_class(name: str, volumes: int) -> None:
+        cinder.request("PUT", f"/os-quota-class-sets/{name}", {"quota_class_set": {"volumes": volumes}})
+
+    cinder.request("DELETE", path)
+    limit_class("default", 1)
+    limit_class("gold", 7)
+    try:
+        cinder.create(1)
+        with pytest.raises(ValueError, match="VolumeLimitExceeded"):
+            cinder.create(1)
+        assert cinder.request("GET", "/os-quota-class-sets/gold")["quota_class_set"]["volumes"] == 7
+        assert site.quotas()["volumes"] == {"limit": 1, "in_use": 1, "reserved": 0}
+        cinder.request("PUT", path, {"quota_set": {"volumes": 2}})
+        cinder.create(1)
+        limit_class("default", -1)
+        with pytest.raises(ValueError, match="VolumeLimitExceeded"):
+            cinder.create(1)
+        cinder.request("DELETE", path)
+        cinder.create(1)
+        assert site.quotas()["volumes"] == {"limit": -1, "in_use": 3, "reserved": 0}
+    finally:
+        limit_class("default", -1)
+
+
 def test_a_retype_and_a_renamed_type(site: QuotaSite) -> None:
     types = {}
     for name in ("gold", "silver"):
@@ -205,22 +263,21 @@ def test_a_managed_volume_counts_its_size(site: QuotaSite) -> None:
     made = site.cinder.request("POST", "/os-volume-manage", {"volume": body})["volume"]["id"]
     [managed] = site.cinder.settled([made]).values()
     assert (managed["status"], managed["size"]) == ("available", 3)
-    assert site.rows() == {"volumes": 1, "gigabytes": 3, "snapshots": 0, "backups": 0}
+    assert site.rows() == {**NOTHING, "volumes": 1, "gigabytes": 3}
 
 
 def test_a_transfer_moves_the_use(site: QuotaSite) -> None:
     volume_id = site.cinder.create(3)
     site.cinder.settled([volume_id])
     made = site.cinder.request("POST", "/os-volume-transfer", {"transfer": {"volume_id": volume_id}})["transfer"]
-    taker = copy.copy(site.cinder)
-    taker.shape = replace(site.cinder.shape, project=OTHER, token=f"admin:{OTHER}")
+    taker = quota_site.client_of(site.cinder, OTHER)
     site.limit(project=OTHER, gigabytes=2)
     path, body = f"/os-volume-transfer/{made['id']}/accept", {"accept": {"auth_key": made["auth_key"]}}
     with pytest.raises(ValueError, match="Requested 3G, quota is 2G and 0G has been consumed"):
         taker.request("POST", path, body)
     site.limit(project=OTHER, gigabytes=3)
     taker.request("POST", path, body)
-    assert site.rows() == {"volumes": 0, "gigabytes": 0, "snapshots": 0, "backups": 0}
+    assert site.rows() == NOTHING
     assert site.quotas(OTHER)["gigabytes"] == {"limit": 3, "in_use": 3, "reserved": 0}
     assert site.drift() == {}
 

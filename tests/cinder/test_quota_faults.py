@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills of Cinder's services below load: no limit is exceeded, and at rest the quotas are what the rows have.
 
+Clients of two projects create, extend, retype, transfer, back up and delete volumes, snapshots and groups.
 ``TONNAGE_CINDER_FAULTS`` is the number of kills, ``TONNAGE_CINDER_SEED`` chooses them. With it the same kills happen
 to Cinder with its own driver too, to compare the drift.
 """
@@ -13,140 +14,141 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from tests.cinder import quota_site
-from tests.cinder.operations import action
+from tests.cinder.quota_load import LIMITS, TYPES, QuotaLoad
 from tests.cinder.quota_site import QuotaSite
-from tests.servers import MariaDB, RabbitMQ
+from tests.servers import Cinder, MariaDB, RabbitMQ
 from tests.servers.base import wait_for
 
 FAULTS = int(os.environ.get("TONNAGE_CINDER_FAULTS", "8"))
 
 SEED = int(os.environ.get("TONNAGE_CINDER_SEED", "1"))
 
-VOLUMES, GIGABYTES = 8, 24
+#: The services that are killed one after the other, by thread, each as often as it stands here.
+_SERVICES = (["api", "api1"], ["volume", "volume", "volume", "scheduler0", "scheduler0", "backup"])
 
-#: Statuses that an operation of a dead service leaves, until an administrator resets them.
-_STUCK = ("creating", "extending", "deleting", "retyping", "downloading")
+#: The requests that succeed between two kills of a thread: at least, and at most.
+_REQUESTS = (3, 20)
+
+_OPTIONS = {
+    "backup_driver": "empty_backup_driver.EmptyBackupDriver",
+    "report_interval": "1",  # a service reports when it serves
+}
 
 
-class QuotaFaults:
-    """Clients of one project at its limits, and kills of the services."""
+class Killers:
+    """Threads that kill services below a load and start them again. ``faults`` is the number of kills."""
 
-    def __init__(self, site: QuotaSite, seed: int) -> None:
-        self._site, self._chance = site, random.Random(seed)
-        self.requests: Counter[str] = Counter()
+    def __init__(self, site: QuotaSite, apis: Mapping[str, Cinder], load: QuotaLoad, faults: int, seed: int) -> None:
+        self._site, self._apis, self._load, self._left, self._seed = site, apis, load, faults, seed
+        self._lock = threading.Lock()
         self.kills: Counter[str] = Counter()
-        self.most = {"volumes": 0, "gigabytes": 0}
+        self.seconds: Counter[str] = Counter()
+        self.errors: list[BaseException] = []
 
-    def play(self, faults: int) -> None:
-        """Kill services below load, and wait until no operation is under way."""
-        seeds = [self._chance.randrange(2**32) for _ in range(4)]
-        tasks = [self._watch, *(functools.partial(self._ask, random.Random(seed)) for seed in seeds)]
-        with self._running(tasks):
-            for _ in range(faults):
-                time.sleep(self._chance.uniform(1, 4))
-                self._kill(self._chance.choice(["api", "volume", "volume", "scheduler0"]))
-        self._rest()
-
-    @contextlib.contextmanager
-    def _running(self, tasks: Sequence[Callable[[threading.Event], None]]) -> Iterator[None]:
-        ended = threading.Event()
-        threads = [threading.Thread(target=task, args=(ended,)) for task in tasks]
+    def run(self) -> None:
+        """Kill until no kill is left."""
+        threads = [
+            threading.Thread(target=self._play, args=(names, random.Random(f"{self._seed} {names}")))
+            for names in _SERVICES
+        ]
         for thread in threads:
             thread.start()
+        for thread in threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+    def _play(self, names: Sequence[str], chance: random.Random) -> None:
         try:
-            yield
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join()
+            while self._take():
+                number = self._load.requests.total() + chance.randint(*_REQUESTS)
+                wait_for(functools.partial(self._has_requests, number), "requests succeed")
+                self._kill(chance.choice(names))
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _has_requests(self, number: int) -> bool:
+        return self._load.requests.total() >= number
+
+    def _take(self) -> bool:
+        with self._lock:
+            self._left -= 1
+            return self._left >= 0 and not self.errors
 
     def _kill(self, name: str) -> None:
         """Kill all processes of a service at once, start it again, and wait until it serves."""
         cinder = self._site.cinder
-        self.kills[name] += 1
+        began = time.monotonic()
         os.killpg(cinder.services[name].pid, signal.SIGKILL)
         cinder.services[name].wait()
+        before = self._report(name)
         if name == "scheduler0":
             cinder.start_scheduler()
         else:
-            cinder.start_service(name, f"cinder-{name}", patched=name == "api")
-        wait_for(cinder._ready, f"{name} serves again", 120)
+            more = "api1.conf" if name == "api1" else None
+            binary = f"cinder-{name.removesuffix('1')}"
+            cinder.start_service(name, binary, patched=binary == "cinder-api", more=more)
+        wait_for(lambda: self._serves(name, before), f"{name} serves again", 120)
+        self.kills[name] += 1
+        self.seconds[name] += round(time.monotonic() - began)
 
-    def _ask(self, chance: random.Random, ended: threading.Event) -> None:
-        """Create, extend, and delete volumes and snapshots."""
-        while not ended.is_set():
-            kind = chance.choice(["create", "create", "extend", "snapshot", "delete", "delete_snapshot"])
-            try:
-                self._request(kind, chance)
-                self.requests[kind] += 1
-            except (OSError, ValueError, IndexError):
-                self.requests["refused"] += 1
-                ended.wait(0.1)
+    def _report(self, name: str) -> object:
+        """Return the time of the last report of a service."""
+        binary = "cinder-scheduler" if name == "scheduler0" else f"cinder-{name}"
+        statement = "SELECT MAX(updated_at) FROM services WHERE deleted = :d AND " + '"binary" = :b'
+        if self._site.engine.dialect.name != "postgresql":
+            statement = statement.replace('"', "`")
+        [row] = self._site.all(statement, b=binary)
+        return row[0]
 
-    def _request(self, kind: str, chance: random.Random) -> None:
-        cinder = self._site.cinder
-        if kind == "create":
-            cinder.create(chance.choice([1, 2]))
-            return
-        if kind == "delete_snapshot":
-            snapshots = cinder.request("GET", "/snapshots")["snapshots"]
-            cinder.request("DELETE", f"/snapshots/{chance.choice(snapshots)['id']}")
-            return
-        volumes = [volume for volume in cinder.volumes().values() if volume["status"] in ("available", "error")]
-        volume = chance.choice(volumes)
-        if kind == "extend":
-            action(cinder, volume["id"], "os-extend", {"new_size": volume["size"] + chance.choice([1, 2])})
-        elif kind == "snapshot":
-            cinder.request("POST", "/snapshots", {"snapshot": {"volume_id": volume["id"]}})
-        else:
-            cinder.request("DELETE", f"/volumes/{volume['id']}?cascade=True")
+    def _serves(self, name: str, before: object) -> bool:
+        if name not in self._apis:
+            return self._report(name) != before
+        with contextlib.suppress(OSError, ValueError):
+            return bool(self._apis[name].request("GET", "/limits"))
+        return False
 
-    def _watch(self, ended: threading.Event) -> None:
-        while not ended.is_set():
-            for name, used in self._site.rows().items():
-                if name in self.most:
-                    self.most[name] = max(self.most[name], used)
-            ended.wait(0.02)
 
-    def _rest(self) -> None:
-        """Wait until operations have ended, and reset those whose service died."""
-        cinder = self._site.cinder
-
-        def stuck() -> list[str]:
-            return [volume["id"] for volume in cinder.volumes().values() if volume["status"] in _STUCK]
-
-        # Of a living service each operation takes a moment.
-        with contextlib.suppress(TimeoutError):
-            wait_for(lambda: not stuck(), "no operation is under way", 30)
-        for volume_id in stuck():
-            action(cinder, volume_id, "os-reset_status", {"status": "error"})
-        wait_for(lambda: not stuck(), "no operation is left")
+def play(site: QuotaSite) -> QuotaLoad:
+    """Kill services below load, wait until no operation is under way, and print what happened."""
+    site.cinder.start_backup_service()
+    apis = {"api": site.cinder, "api1": site.cinder.start_second_api()}
+    load = QuotaLoad(site, list(apis.values()), LIMITS)
+    killers = Killers(site, apis, load, FAULTS, SEED)
+    load.prepare()
+    with load.running() as end_of_requests:
+        wait_for(load.has_all, "each operation succeeds, and a limit refuses one")
+        began = time.monotonic()
+        killers.run()
+        print(f"{killers.kills.total()} kills in {time.monotonic() - began:.0f} s: {dict(killers.kills)}")
+        end_of_requests.set()
+        load.rest()
+    print(f"seconds until they served again: {dict(killers.seconds)}")
+    print(f"requests {load.requests.total()}: {dict(load.requests)}; refused {dict(load.refusals)}")
+    print(f"statuses reset: {dict(load.resets)}")
+    print(f"largest use: { {project: dict(most) for project, most in load.most.items()} }")
+    assert killers.kills.total() == FAULTS
+    return load
 
 
 def test_kills(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
-    with quota_site.site(mariadb_server, rabbitmq_server) as site:
-        site.limit(volumes=VOLUMES, gigabytes=GIGABYTES)
-        run = QuotaFaults(site, SEED)
-        run.play(FAULTS)
-        print(f"kills {dict(run.kills)}, requests {dict(run.requests)}, most {run.most}")
-        assert run.most["volumes"] == VOLUMES
-        assert run.most["gigabytes"] <= GIGABYTES
-        site.agree()
+    with quota_site.site(mariadb_server, rabbitmq_server, **_OPTIONS) as site:
+        load = play(site)
+        assert load.exceeded() == {}
+        site.agree(list(LIMITS), TYPES)
 
 
 @pytest.mark.heavy
 @pytest.mark.skipif("TONNAGE_CINDER_FAULTS" not in os.environ, reason="TONNAGE_CINDER_FAULTS is not set")
 def test_kills_with_cinders_own_driver(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
     """Let the same happen to Cinder's own driver, and print its drift: what it tells less what the rows have."""
-    with quota_site.site(mariadb_server, rabbitmq_server, driver=None) as site:
-        site.limit(volumes=VOLUMES, gigabytes=GIGABYTES)
-        run = QuotaFaults(site, SEED)
-        run.play(FAULTS)
-        print(f"kills {dict(run.kills)}, requests {dict(run.requests)}, most {run.most}")
-        print(f"drift {site.drift()}, {site.reservations()} reservations left")
-        assert sum(run.kills.values()) == FAULTS
+    with quota_site.site(mariadb_server, rabbitmq_server, driver=None, **_OPTIONS) as site:
+        load = play(site)
+        print(f"exceeded {load.exceeded()}")
+        print(f"drift { {project: site.drift(project, TYPES) for project in LIMITS} }")
+        print(f"{site.reservations()} reservations left")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tempest's tests of volumes against a Cinder with Keystone: they end as with Cinder's own scheduler."""
+"""Tempest's tests of volumes, a Cinder, and Keystone: they end as with Cinder's own scheduler and quota driver."""
 
 import collections
 import http.server
@@ -10,11 +10,12 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from tests import suites
-from tests.cinder import sites
+from tests.cinder import quota_site, sites
 from tests.servers import Cinder, MariaDB, RabbitMQ, Shape
 from tests.servers.glance import Glance
 from tests.servers.keystone import Keystone
@@ -192,3 +193,19 @@ def test_tempest_ends_as_with_cinders_own_scheduler(
         found = outcomes(keystone_server, site.cinder, image, tmp_path_factory.mktemp("tonnage"))
     assert found == of_stock
     print(f"{len(found)} outcomes are the same: {collections.Counter(found.values())}")
+
+
+def test_tempest_ends_as_with_cinders_own_quota_driver(
+    mariadb_server: MariaDB,
+    rabbitmq_server: RabbitMQ,
+    keystone_server: Keystone,
+    shape: Shape,
+    image: str,
+    of_stock: Mapping[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    counted = replace(shape, more={**shape.more, "quota_driver": quota_site.DRIVER})
+    with sites.stock(mariadb_server, rabbitmq_server, counted) as cinder:
+        with_driver = outcomes(keystone_server, cinder, image, tmp_path_factory.mktemp("quotas"))
+    assert with_driver == of_stock
+    print(f"{len(with_driver)} outcomes are the same: {collections.Counter(with_driver.values())}")

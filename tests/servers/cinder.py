@@ -2,6 +2,7 @@
 """A private Cinder: cinder-api, cinder-scheduler and cinder-volume, from its package in a separate environment."""
 
 import contextlib
+import copy
 import http.client
 import json
 import os
@@ -202,6 +203,15 @@ class Cinder(base.Server):
         program = "tonnage-cinder-scheduler" if self.shape.ledger else "cinder-scheduler"
         name = f"scheduler{number}"
         self.start_service(name, program, patched=False, more=f"{name}.conf", clock=clock)
+
+    def start_second_api(self) -> "Cinder":
+        """Start the service ``api1``, another cinder-api of this Cinder, and return a client of it when it answers."""
+        client = copy.copy(self)
+        client._port = base.free_port()
+        (self.folder / "api1.conf").write_text(f"[DEFAULT]\nosapi_volume_listen_port = {client._port}\n")
+        self.start_service("api1", "cinder-api", patched=True, more="api1.conf")
+        base.wait_for(client._ready, "the second API answers")
+        return client
 
     def start_backup_service(self) -> None:
         """Start cinder-backup and wait until it is up."""

@@ -60,10 +60,10 @@ class Request:
 @pytest.fixture
 def ledger() -> Ledger:
     """Two pools of 10 GiB, with 8 GiB in the first."""
-    found = Ledger()
-    found.probe_and_report(pools=(POOL, OTHER))
-    found.send(8)
-    return found
+    ledger = Ledger()
+    ledger.probe_and_report(pools=(POOL, OTHER))
+    ledger.send(8)
+    return ledger
 
 
 def claims(ledger: Ledger) -> list[tuple[str, str, int, bool]]:

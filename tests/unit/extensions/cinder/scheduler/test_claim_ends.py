@@ -35,8 +35,8 @@ def claim(verb: str = "create", **fields: object) -> OpenClaim:
 
 
 def ends(claims: list[OpenClaim], *rows: Row) -> list[tuple[str, bool, bool]]:
-    seen = claim_ends.judge(claims, rows, LEASE)
-    return [(end.claim_id, end.kept, end.deleted) for end in seen.ends]
+    judgement = claim_ends.judge(claims, rows, LEASE)
+    return [(end.claim_id, end.kept, end.deleted) for end in judgement.ends]
 
 
 @pytest.mark.parametrize("status", ["available", "in-use", "attaching", "uploading", "restoring-backup"])
@@ -64,8 +64,8 @@ def test_a_volume_that_waits_for_another_pool_or_is_there_ends_its_claim(pool: s
 @pytest.mark.parametrize(("age", "given_up"), [(LEASE - 1, False), (LEASE, True)])
 def test_a_claim_that_is_not_sent_is_given_up_after_its_lease(age: float, given_up: bool) -> None:
     mine = [claim(sent=False, age=age)]
-    found = claim_ends.judge(mine, [Row(pool=None, status="creating")], LEASE)
-    assert found.ends == ([SeenEnd("create", False, kept=False)] if given_up else [])
+    judgement = claim_ends.judge(mine, [Row(pool=None, status="creating")], LEASE)
+    assert judgement.ends == ([SeenEnd("create", False, kept=False)] if given_up else [])
 
 
 def test_an_extend_ends_with_its_size_or_without() -> None:
@@ -86,9 +86,9 @@ def test_a_migration_holds_both_pools_until_it_ends(migration_status: str) -> No
 def test_the_row_of_a_migration_target_counts_instead_of_the_claim() -> None:
     mine = [claim(ended=True), claim("migrate", pool=B)]
     target = Row(id="t", pool=B, status="creating", migration_status="target:v")
-    found = claim_ends.judge(mine, [Row(migration_status="migrating"), target], LEASE)
-    assert found.ends == [SeenEnd("migrate", True, kept=False)]
-    assert found.unclaimed == [SeenVolume(volume_id="t", pool=B, size_gb=3, ended=False)]
+    judgement = claim_ends.judge(mine, [Row(migration_status="migrating"), target], LEASE)
+    assert judgement.ends == [SeenEnd("migrate", True, kept=False)]
+    assert judgement.unclaimed == [SeenVolume(volume_id="t", pool=B, size_gb=3, ended=False)]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_the_row_of_a_migration_target_counts_instead_of_the_claim() -> None:
 @pytest.mark.parametrize("sent", [True, False])
 def test_the_claim_of_a_volume_that_moves_to_grow_is_not_ended_by_its_row(row: Row, sent: bool) -> None:
     growing = claim(GROW, pool=B, size_gb=5, target_size_gb=5, sent=sent, age=LEASE)
-    found = claim_ends.judge([growing], [row], LEASE)
-    assert found.ends == []
-    assert [each.pool for each in found.unclaimed] == ([A] if row.pool == A else [])
+    judgement = claim_ends.judge([growing], [row], LEASE)
+    assert judgement.ends == []
+    assert [volume.pool for volume in judgement.unclaimed] == ([A] if row.pool == A else [])
 
 
 def test_the_claim_of_a_volume_that_moves_to_grow_counts_for_its_copy() -> None:
@@ -115,9 +115,9 @@ def test_the_claim_of_a_volume_that_moves_to_grow_counts_for_its_copy() -> None:
     copy = Row(id="t", pool=B, status="creating", migration_status="target:v")
     row = Row(status="extending", migration_status="migrating")
     assert claim_ends.judge(mine, [row, copy], LEASE) == ([], [])
-    assert [each.volume_id for each in claim_ends.judge(mine[:1], [row, copy], LEASE).unclaimed] == ["t"]
+    assert [volume.volume_id for volume in claim_ends.judge(mine[:1], [row, copy], LEASE).unclaimed] == ["t"]
     elsewhere = replace(copy, pool="real@b3#c")
-    assert [each.volume_id for each in claim_ends.judge(mine, [row, elsewhere], LEASE).unclaimed] == ["t"]
+    assert [volume.volume_id for volume in claim_ends.judge(mine, [row, elsewhere], LEASE).unclaimed] == ["t"]
 
 
 def test_a_volume_that_is_deleted_while_it_moves_to_grow_ends_its_claims() -> None:
@@ -138,19 +138,19 @@ def test_a_retype_within_its_pool_is_decided_until_it_ends() -> None:
 
 @pytest.mark.parametrize(("status", "ended"), [("available", True), ("creating", False), ("error", False)])
 def test_a_row_without_a_claim_is_found(status: str, ended: bool) -> None:
-    found = claim_ends.judge([], [Row(status=status)], LEASE)
-    assert found == ([], [SeenVolume(volume_id="v", pool=A, size_gb=3, ended=ended)])
+    judgement = claim_ends.judge([], [Row(status=status)], LEASE)
+    assert judgement == ([], [SeenVolume(volume_id="v", pool=A, size_gb=3, ended=ended)])
 
 
 def test_a_row_that_is_larger_than_its_claims_is_found() -> None:
-    found = claim_ends.judge([claim(ended=True)], [Row(size_gb=4)], LEASE)
-    assert found == ([], [SeenVolume(volume_id="v", pool=A, size_gb=4, ended=True)])
+    judgement = claim_ends.judge([claim(ended=True)], [Row(size_gb=4)], LEASE)
+    assert judgement == ([], [SeenVolume(volume_id="v", pool=A, size_gb=4, ended=True)])
 
 
 def test_a_volume_that_has_become_smaller_is_claimed_anew() -> None:
-    found = claim_ends.judge([claim(ended=True)], [Row(size_gb=2)], LEASE)
-    assert found.ends == [SeenEnd("create", True, kept=False)]
-    assert [each.size_gb for each in found.unclaimed] == [2]
+    judgement = claim_ends.judge([claim(ended=True)], [Row(size_gb=2)], LEASE)
+    assert judgement.ends == [SeenEnd("create", True, kept=False)]
+    assert [volume.size_gb for volume in judgement.unclaimed] == [2]
 
 
 def test_a_volume_without_a_host_is_not_found() -> None:
@@ -176,13 +176,13 @@ def test_the_claim_of_a_group_holds_until_all_its_volumes_have_hosts(pools: list
 
 def test_the_volumes_of_a_group_count_instead_of_its_claim() -> None:
     mine = [claim(GROUP, volume_id="g", size_gb=6, sent=False)]
-    found = claim_ends.judge(mine, [member("v", A), member("w", A), Row(id="other")], LEASE)
-    assert found.ends == [SeenEnd(GROUP, False, kept=False)]
-    assert [each.volume_id for each in found.unclaimed] == ["v", "w", "other"]
+    judgement = claim_ends.judge(mine, [member("v", A), member("w", A), Row(id="other")], LEASE)
+    assert judgement.ends == [SeenEnd(GROUP, False, kept=False)]
+    assert [volume.volume_id for volume in judgement.unclaimed] == ["v", "w", "other"]
 
 
 @pytest.mark.parametrize(("age", "given_up"), [(LEASE - 1, False), (LEASE, True)])
 def test_the_claim_of_a_group_without_volumes_is_given_up_after_its_lease(age: float, given_up: bool) -> None:
     mine = [claim(GROUP, volume_id="g", sent=False, age=age)]
-    found = claim_ends.judge(mine, [Row(id="other", group_id="h")], LEASE)
-    assert found.ends == ([SeenEnd(GROUP, False, kept=False)] if given_up else [])
+    judgement = claim_ends.judge(mine, [Row(id="other", group_id="h")], LEASE)
+    assert judgement.ends == ([SeenEnd(GROUP, False, kept=False)] if given_up else [])
