@@ -58,9 +58,9 @@ _PATIENCE = 30.0
 
 #: The same of operations whose success after the reset would exceed a limit: their message may wait while services
 #: start again.
-_LONG_PATIENCE = 90.0
+_LONG_PATIENCE = 60.0
 
-_LONG = ("extending", "retyping")
+_LONG = ("extending", "retyping", "awaiting-transfer")
 
 #: Statements that let volumes and snapshots be deleted whose group was deleted while they were made.
 _RELEASES = (
@@ -149,15 +149,16 @@ class QuotaLoad:
             project = chance.choice([PROJECT, PROJECT, OTHER])
             try:
                 self._operations[name](project, chance)
-                self.requests[name] += 1
             except LookupError:
                 self.refusals["no row to choose"] += 1
-                ended.wait(0.02)
             except (OSError, http.client.HTTPException):
                 self.refusals["no answer"] += 1
-                ended.wait(0.1)
             except ValueError as refusal:
                 self.refusals["quota" if "413 " in str(refusal) or "xceed" in str(refusal) else "other"] += 1
+            else:
+                self.requests[name] += 1
+                continue
+            ended.wait(0.2)
 
     def _watch(self, ended: threading.Event) -> None:
         """Note the largest use of both projects by their rows until the event."""
@@ -167,7 +168,7 @@ class QuotaLoad:
                     most[resource] = max(most[resource], used)
                     if used > self._limits[project].get(resource, used):
                         self._note_excess(project, resource, used)
-            ended.wait(0.03)
+            ended.wait(0.1)
 
     def _note_excess(self, project: str, resource: str, used: int) -> None:
         """Note the rows of a project when it is first above a limit."""
@@ -215,7 +216,7 @@ class QuotaLoad:
 
     def rest(self) -> None:
         """Wait until no operation is under way. The administrator still has to reset statuses meanwhile."""
-        wait_for(lambda: not self.under_way(), "no operation is under way", 3 * _LONG_PATIENCE)
+        wait_for(lambda: not self.under_way(), "no operation is under way", 4 * _LONG_PATIENCE)
 
     def forget(self) -> None:
         """Forget the largest uses, and the limits that were exceeded."""
@@ -246,14 +247,14 @@ class QuotaLoad:
 
     def _extend(self, project: str, chance: random.Random) -> None:
         volume = self._choose(chance, "volumes", project, _USABLE)
-        action(self._client(chance, project), volume.id, "os-extend", {"new_size": volume.size + chance.choice([1, 2])})
+        new_size = volume.size + chance.choice([1, 2])
+        action(self._client(chance, project), volume.id, "os-extend", {"new_size": new_size})
 
     def _retype(self, project: str, chance: random.Random) -> None:
         volume = self._choose(chance, "volumes", project, _USABLE)
         [new_type] = [name for name in TYPES if self._types[name] != volume.volume_type_id]
-        action(
-            self._client(chance, project), volume.id, "os-retype", {"new_type": new_type, "migration_policy": "never"}
-        )
+        body = {"new_type": new_type, "migration_policy": "never"}
+        action(self._client(chance, project), volume.id, "os-retype", body)
 
     def _transfer(self, project: str, chance: random.Random) -> None:
         volume = self._choose(chance, "volumes", project, _USABLE)
@@ -262,9 +263,8 @@ class QuotaLoad:
         path = f"/os-volume-transfer/{transfer['id']}"
         [taker] = [other for other in self._limits if other != project]
         try:
-            self._client(chance, taker).request(
-                "POST", f"{path}/accept", {"accept": {"auth_key": transfer["auth_key"]}}
-            )
+            body = {"accept": {"auth_key": transfer["auth_key"]}}
+            self._client(chance, taker).request("POST", f"{path}/accept", body)
         except ValueError:
             client.request("DELETE", path)
             raise

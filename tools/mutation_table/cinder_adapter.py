@@ -237,6 +237,20 @@ MUTATIONS = (
         (guards.RESERVATION_ENDS,),
     ),
     Mutation(
+        "A reservation for a volume is of the type that the volume has",
+        "extensions/cinder/quota/volume_amounts.py",
+        "is_current = {resource.volume_type_id for resource in typed} == {volume.volume_type_id}",
+        "is_current = True",
+        (guards.VOLUME_AMOUNTS,),
+    ),
+    Mutation(
+        "A retype reserves for snapshots that came during its request",
+        "extensions/cinder/quota/volume_amounts.py",
+        ' and numbers.get("snapshots", 0) == number',
+        "",
+        (guards.VOLUME_AMOUNTS,),
+    ),
+    Mutation(
         "A volume that moves to grow waits for no decision",
         "extensions/cinder/scheduler/waiting_requests.py",
         "            if row.id not in growing\n",

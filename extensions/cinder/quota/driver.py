@@ -15,6 +15,7 @@ from tonnage.extensions.cinder.quota import quota_operations, quota_options, quo
 from tonnage.extensions.cinder.quota.quota_reservations import Amount, Begin, LimitExceeded, ReservationBook
 from tonnage.extensions.cinder.quota.quota_usage import Resource, Rules
 from tonnage.extensions.cinder.quota.row_observer import RowObserver
+from tonnage.extensions.cinder.quota.volume_amounts import VolumeChanged
 
 cinder_db, models = releases.import_database()
 
@@ -90,6 +91,8 @@ class QuotaDriver(quota.DbQuotaDriver):  # type: ignore[misc]
         except LimitExceeded as refusal:
             usages = {name: {"in_use": use.in_use, "reserved": use.reserved} for name, use in refusal.use.items()}
             raise exception.OverQuota(overs=list(refusal.names), quotas=quotas, usages=usages) from None
+        except VolumeChanged as change:
+            raise exception.InvalidVolume(reason=str(change)) from None
         if identifier is None:
             return []
         if booking.operation.makes is not None:

@@ -65,14 +65,14 @@ OPERATIONS = {
 }
 
 #: The functions of Cinder that reserve amounts above zero, or that such a function runs in: the operation, and the
-#: variable with the row that the operation changes.
+#: variable with the row that the operation changes, or with the volume of a snapshot.
 CALLERS: Mapping[tuple[str, str], tuple[Operation, str | None]] = {
     ("cinder.volume.flows.api.create_volume", "QuotaReserveTask.execute"): (CREATE_VOLUME, None),
     ("cinder.volume.manager", "VolumeManager.manage_existing"): (MANAGE_VOLUME, "volume"),
     ("cinder.volume.manager", "VolumeManager._clone_image_volume"): (CACHE_IMAGE, None),
     ("cinder.volume.api", "API._extend"): (EXTEND, "volume"),
     ("cinder.quota_utils", "get_volume_type_reservation"): (RETYPE, "volume"),
-    ("cinder.volume.api", "API.create_snapshot_in_db"): (CREATE_SNAPSHOT, None),
+    ("cinder.volume.api", "API.create_snapshot_in_db"): (CREATE_SNAPSHOT, "volume"),
     ("cinder.volume.api", "API._create_snapshots_in_db_reserve"): (CREATE_SNAPSHOT, None),
     ("cinder.volume.flows.manager.manage_existing_snapshot", "QuotaReserveTask.execute"): (
         MANAGE_SNAPSHOT,
@@ -88,14 +88,18 @@ CALLERS: Mapping[tuple[str, str], tuple[Operation, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The operation for which quota is reserved, and the id of the row that it changes, if there is one."""
+    """The operation for which quota is reserved, and the id of the row that it changes, if there is one.
+
+    That of a new snapshot has the id of its volume.
+    """
 
     operation: Operation
     row_id: str | None = None
 
     def identifier(self) -> str:
         """Return a new identifier for a reservation."""
-        row = uuid.uuid4() if self.row_id is None else uuid.UUID(self.row_id)
+        has_row = self.row_id is not None and self.operation.makes is None
+        row = uuid.UUID(self.row_id) if has_row else uuid.uuid4()
         return f"{row.hex}{self.operation.code}{''.join(secrets.choice(_ALPHABET) for _ in range(3))}"
 
 

@@ -12,7 +12,7 @@ from oslo_db import api as oslo_db_api
 from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
-from tonnage.extensions.cinder.quota import quota_operations, quota_usage, reservation_ends
+from tonnage.extensions.cinder.quota import quota_operations, quota_usage, reservation_ends, volume_amounts
 from tonnage.extensions.cinder.quota import quota_tables as tables
 from tonnage.extensions.cinder.quota.quota_operations import Booking
 from tonnage.extensions.cinder.quota.quota_usage import Resource, Rules, Use
@@ -83,7 +83,9 @@ class ReservationBook:
 
         Amounts below zero need no reservation: the rows tell when they are free. As with Cinder's own driver an amount
         of zero is refused too while the use is above the limit. ``expire`` is a time in UTC at which a reservation
-        without a row ends at the latest. Raises :class:`LimitExceeded`.
+        without a row ends at the latest. Raises :class:`LimitExceeded`, and
+        :class:`~tonnage.extensions.cinder.quota.volume_amounts.VolumeChanged` if the amounts are those of a volume as
+        it was before.
         """
         raising = [amount for amount in amounts if amount.delta > 0 or (amount.delta == 0 and amount.limit >= 0)]
         if not raising:
@@ -95,7 +97,7 @@ class ReservationBook:
                 usages = _usages(connection, project_id, names, is_limited)
                 missing = [name for name in names if name.casefold() not in usages]
                 if not missing:
-                    ended = self._admit(connection, project_id, amounts, raising)
+                    ended = self._admit(connection, project_id, amounts, raising, booking)
                     _mark(connection, usages, is_limited)
                     identifier = _insert(connection, project_id, raising, usages, booking, expire)
                     if ended:
@@ -108,13 +110,20 @@ class ReservationBook:
         )
 
     def _admit(
-        self, connection: sa.Connection, project_id: str, amounts: Sequence[Amount], raising: Sequence[Amount]
+        self,
+        connection: sa.Connection,
+        project_id: str,
+        amounts: Sequence[Amount],
+        raising: Sequence[Amount],
+        booking: Booking,
     ) -> int:
-        """Raise :class:`LimitExceeded`, or return the number of reservations of the project that have ended."""
+        """Raise the error of a refusal, or return the number of reservations of the project that have ended."""
+        rules = self._rules()
+        deltas = {amount.resource: amount.delta for amount in raising}
+        volume_amounts.check(connection, booking, deltas, rules.snapshots_use_gigabytes)
         limited = [amount for amount in raising if amount.limit >= 0]
         if not limited:
             return 0
-        rules = self._rules()
         use, ended = quota_usage.exact(connection, project_id, [amount.resource for amount in limited], rules)
         over = [
             amount.resource.name for amount in limited if use[amount.resource.name].total + amount.delta > amount.limit

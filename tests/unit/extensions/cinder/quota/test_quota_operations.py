@@ -68,6 +68,12 @@ def test_an_identifier_names_the_operation_and_the_row(operation: quota_operatio
     assert quota_operations.of_identifier(identifier) == booking
 
 
+def test_an_identifier_of_a_new_snapshot_does_not_name_its_volume() -> None:
+    identifier = Booking(quota_operations.CREATE_SNAPSHOT, ROW).identifier()
+    assert uuid.UUID(ROW).hex not in identifier
+    assert quota_operations.of_identifier(identifier) == Booking(quota_operations.CREATE_SNAPSHOT)
+
+
 def test_identifiers_of_one_row_differ() -> None:
     assert len({Booking(EXTEND, ROW).identifier() for _ in range(20)}) > 10
 
