@@ -67,7 +67,7 @@ class Killers:
         try:
             while self._take():
                 number = self._load.requests.total() + chance.randint(*_REQUESTS)
-                wait_for(functools.partial(self._has_requests, number), "requests succeed")
+                wait_for(functools.partial(self._has_requests, number), "requests succeed", 300)
                 self._kill(chance.choice(names))
         except BaseException as error:
             self.errors.append(error)
@@ -94,7 +94,7 @@ class Killers:
             more = "api1.conf" if name == "api1" else None
             binary = f"cinder-{name.removesuffix('1')}"
             cinder.start_service(name, binary, patched=binary == "cinder-api", more=more)
-        wait_for(lambda: self._serves(name, before), f"{name} serves again", 120)
+        wait_for(lambda: self._serves(name, before), f"{name} serves again", 300)
         self.kills[name] += 1
         self.seconds[name] += round(time.monotonic() - began)
 
