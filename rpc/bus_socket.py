@@ -12,6 +12,7 @@ failure has the name of its class, its text and the lines of its traceback.
 import contextlib
 import functools
 import itertools
+import logging
 import socket
 import struct
 import threading
@@ -21,11 +22,16 @@ from typing import Any
 
 import msgspec
 import oslo_messaging
-from oslo_messaging._drivers import base
 
-from tonnage.rpc.local_bus import BUS, Destination, Packed, answer_within
+from tonnage.rpc.local_bus import BUS, Destination, LocalDriver, Packed, answer_within
+
+LOG = logging.getLogger(__name__)
 
 _HEADER = struct.Struct("!I")
+
+#: Seconds in which the other process has to take a part of a frame. Otherwise the connection ends, and with it the
+#: other process: the threads that answer must not wait for it without end.
+_SEND_TIMEOUT = 30
 
 
 class _Frames:
@@ -33,13 +39,18 @@ class _Frames:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT, 0))
         self._sending = threading.Lock()
 
     def send(self, value: Any) -> None:
-        """Send a frame. Raises ``OSError`` if the other process has gone."""
+        """Send a frame. Raises ``OSError`` if the other process has gone or takes nothing; then the connection ends."""
         data = msgspec.msgpack.encode(value)
         with self._sending:
-            self._socket.sendall(_HEADER.pack(len(data)) + data)
+            try:
+                self._socket.sendall(_HEADER.pack(len(data)) + data)
+            except OSError:
+                self.close()  # a part of the frame may have been sent
+                raise
 
     def __iter__(self) -> Iterator[Any]:
         """Read frames until the other process closes its socket or ends."""
@@ -64,6 +75,8 @@ class Gateway:
     def __init__(self, connection: socket.socket) -> None:
         self._frames = _Frames(connection)
         self._thread = threading.Thread(target=self._run, name="bus gateway", daemon=True)
+        #: Whether messages are taken no longer.
+        self.has_ended = False
 
     def start(self) -> None:
         """Take messages until the other process ends or :meth:`stop` is called."""
@@ -76,22 +89,33 @@ class Gateway:
             self._thread.join()
 
     def _run(self) -> None:
-        for number, topic, server, fanout, timeout, is_call, data, is_json in self._frames:
-            answer = BUS.send(Destination(topic, server, fanout), Packed(data, is_json), timeout, is_call)
-            if answer is not None:
-                answer.add_done_callback(functools.partial(self._return, number))
+        try:
+            for number, topic, server, fanout, timeout, is_call, data, is_json in self._frames:
+                destination = Destination(topic, server, fanout)
+                try:
+                    answer = BUS.send(destination, Packed(data, is_json), timeout, is_call)
+                except Exception as error:
+                    # A server may be unable to start a thread, for example. Later messages may pass.
+                    LOG.exception("A message for %s could not be delivered", topic)
+                    self._send(number, Packed(b""), (type(error).__name__, str(error), ""))
+                    continue
+                if answer is not None:
+                    answer.add_done_callback(functools.partial(self._return, number))
+        finally:
+            self.has_ended = True
 
     def _return(self, number: int, answer: "futures.Future[Packed]") -> None:
-        packed, failure = Packed(b""), None
         try:
-            packed = answer.result()
+            self._send(number, answer.result())
         except oslo_messaging.RemoteError as error:
-            failure = error.exc_type, error.value, error.traceback
+            self._send(number, Packed(b""), (error.exc_type, error.value, error.traceback))
+
+    def _send(self, number: int, packed: Packed, failure: tuple[Any, ...] | None = None) -> None:
         with contextlib.suppress(OSError):  # the other process has ended
             self._frames.send([number, packed.data, packed.is_json, failure])
 
 
-class Driver(base.BaseDriver):  # type: ignore[misc]
+class Driver(LocalDriver):
     """The driver of oslo.messaging for a process whose bus is in the one that has forked it. It has no servers."""
 
     def __init__(self, conf: Any, url: Any, exchange: str, connection: socket.socket) -> None:
@@ -99,12 +123,10 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         self._frames = _Frames(connection)
         self._numbers = itertools.count()
         self._answers: dict[int, futures.Future[Packed]] = {}
-        self._is_closed = False
+        #: The reason for which nothing is sent any more.
+        self._ending = ""
         self._thread = threading.Thread(target=self._read_answers, name="bus answers", daemon=True)
         self._thread.start()
-
-    def require_features(self, requeue: bool = False) -> None:
-        """Do nothing: no feature is missing."""
 
     def send(
         self,
@@ -122,14 +144,15 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         Raises ``MessagingTimeout`` if there is no reply within ``timeout`` seconds, and ``MessageDeliveryFailure`` once
         the transport is closed or the process with the bus has ended.
         """
+        packed = Packed.of((ctxt, message))
         number, answer = next(self._numbers), futures.Future[Packed]()
         if wait_for_reply:
             self._answers[number] = answer
         address = target.topic, target.server or "", bool(target.fanout)
-        packed = Packed.of((ctxt, message))
         try:
-            if self._is_closed:
-                raise OSError("the transport is closed")
+            # Read after the answer has its place: whoever sets this fails all answers that have one.
+            if self._ending:
+                raise OSError(self._ending)
             self._frames.send([number, *address, timeout, bool(wait_for_reply), packed.data, packed.is_json])
             return answer_within(timeout, answer, target.topic) if wait_for_reply else None
         except OSError as error:
@@ -146,22 +169,17 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
                 answer.set_result(Packed(data, is_json))
             else:
                 answer.set_exception(oslo_messaging.RemoteError(*failure))
-
-    def send_notification(self, target: Any, ctxt: Any, message: Any, version: Any, retry: Any = None) -> None:
-        """Send a notification, which nobody reads."""
+        self._ending = self._ending or "the process with the message bus has ended"
+        for number in list(self._answers):
+            if (answer := self._answers.pop(number, None)) is not None:
+                answer.set_exception(oslo_messaging.MessageDeliveryFailure(self._ending))
 
     def listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
         """Raise NotImplementedError: this process has no servers."""
         raise NotImplementedError("servers run in the process with the bus")
 
-    def listen_for_notifications(
-        self, targets_and_priorities: Any, pool: Any, batch_size: Any, batch_timeout: Any
-    ) -> Any:
-        """Raise NotImplementedError: no process listens for notifications."""
-        raise NotImplementedError("nobody listens for notifications on a local bus")
-
     def cleanup(self) -> None:
         """Send no more messages."""
-        self._is_closed = True
+        self._ending = "the transport is closed"
         self._frames.close()
         self._thread.join()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bus within one process, ``kombu+memory://``: a driver of oslo.messaging that hands messages over directly.
+"""The local bus, ``kombu+memory://``: a driver of oslo.messaging that hands messages over directly.
+
+Its servers are in one process. Another process can send to them through :mod:`tonnage.rpc.bus_socket`.
 
 The thread that sends a message gives it to the threads of its server. No thread listens, no queue is polled, and an
 answer wakes the thread that waits for it. A message without a server waits until one listens, as on RabbitMQ, at most
@@ -188,13 +190,26 @@ class Listener(base.Listener):  # type: ignore[misc]
         """Do nothing: there is no connection."""
 
 
-class Driver(base.BaseDriver):  # type: ignore[misc]
-    """The driver of oslo.messaging for the bus of this process."""
-
-    _is_closed = False
+class LocalDriver(base.BaseDriver):  # type: ignore[misc]
+    """What the drivers of the local bus have in common: nobody listens for notifications there."""
 
     def require_features(self, requeue: bool = False) -> None:
         """Do nothing: no feature is missing."""
+
+    def send_notification(self, target: Any, ctxt: Any, message: Any, version: Any, retry: Any = None) -> None:
+        """Send a notification, which nobody reads."""
+
+    def listen_for_notifications(
+        self, targets_and_priorities: Any, pool: Any, batch_size: Any, batch_timeout: Any
+    ) -> Any:
+        """Raise NotImplementedError: nobody listens for notifications."""
+        raise NotImplementedError("nobody listens for notifications on a local bus")
+
+
+class Driver(LocalDriver):
+    """The driver of oslo.messaging for the bus of this process."""
+
+    _is_closed = False
 
     def send(
         self,
@@ -218,18 +233,9 @@ class Driver(base.BaseDriver):  # type: ignore[misc]
         answer = BUS.send(destination, Packed.of((ctxt, message)), timeout, bool(wait_for_reply))
         return None if answer is None else answer_within(timeout, answer, target.topic)
 
-    def send_notification(self, target: Any, ctxt: Any, message: Any, version: Any, retry: Any = None) -> None:
-        """Send a notification, which nobody in this process reads."""
-
     def listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Listener:
         """Return a listener for a server."""
         return Listener(target.topic, target.server)
-
-    def listen_for_notifications(
-        self, targets_and_priorities: Any, pool: Any, batch_size: Any, batch_timeout: Any
-    ) -> Any:
-        """Raise NotImplementedError: no process listens for notifications."""
-        raise NotImplementedError("nobody listens for notifications on a bus within one process")
 
     def cleanup(self) -> None:
         """Send no more messages."""

@@ -186,17 +186,17 @@ def create(conf: cfg.ConfigOpts, bus: socket.socket | None = None) -> Transport:
 
 
 def warn_if_local(conf: cfg.ConfigOpts) -> None:
-    """Log a warning about a bus within this process, for a process that needs others."""
+    """Log a warning about a bus that reaches no other daemon, for a daemon that needs others."""
     if is_local(conf):
         LOG.warning(
-            "[DEFAULT] transport_url = %s reaches no other process: only tonnage-standalone can work with it, all "
+            "[DEFAULT] transport_url = %s reaches no other daemon: only tonnage-standalone can work with it, all "
             "others take rabbit://user:password@host:port/",
             conf.transport_url,
         )
 
 
 def is_local(conf: cfg.ConfigOpts) -> bool:
-    """Return whether the bus is within this process."""
+    """Return whether the bus is that of ``tonnage-standalone``, which no other daemon reaches."""
     return bool(conf.transport_url.startswith("kombu+memory:"))
 
 

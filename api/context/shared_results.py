@@ -10,17 +10,20 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: The least lifetime of a result, in times of its computation: with many pools a result takes long, and computing it
-#: again and again takes a fifth of one processor at most.
+#: The least lifetime of a result, in times of the processor time of its computation: with many pools that is long, and
+#: computing a result again and again takes a fifth of one processor at most, unless it takes more than a minute.
 _LEAST_LIFETIME = 4.0
+
+#: Seconds that a result lives at most for this reason.
+_LONGEST_LIFETIME = 300.0
 
 
 class SharedResult(Generic[T]):
     """The result of a function. Safe to use from many threads.
 
-    A result lives for ``lifetime`` seconds, or for four times the duration of its computation if that is longer; with a
-    ``lifetime`` of 0 it does not live at all. One thread computes a new one. The others get the previous one meanwhile,
-    up to twice that age.
+    A result lives for ``lifetime`` seconds, or for four times the processor time of its computation if that is longer,
+    at most for five minutes; with a ``lifetime`` of 0 not at all. One thread computes a new one. The others
+    get the previous one meanwhile, up to twice that age.
     """
 
     def __init__(self, lifetime: float, compute: Callable[[], T]) -> None:
@@ -42,10 +45,9 @@ class SharedResult(Generic[T]):
             last = self._last
             # Another thread may have computed it meanwhile.
             if last is None or self._age(last) >= 1:
-                began = time.monotonic()
+                began = time.thread_time()
                 value = self._compute()
-                end = time.monotonic()
-                self._last = last = _Result(value, end - began, end)
+                self._last = last = _Result(value, time.thread_time() - began, time.monotonic())
             return last.value
         finally:
             self._lock.release()
@@ -54,13 +56,14 @@ class SharedResult(Generic[T]):
         """Return the age of a result in lifetimes."""
         if not self.lifetime:
             return math.inf
-        return (time.monotonic() - result.computed_at) / max(self.lifetime, _LEAST_LIFETIME * result.duration)
+        lifetime = max(self.lifetime, min(_LEAST_LIFETIME * result.processor_time, _LONGEST_LIFETIME))
+        return (time.monotonic() - result.computed_at) / lifetime
 
 
 @dataclass(frozen=True, slots=True)
 class _Result(Generic[T]):
-    """A result, the seconds that its computation took, and the time of its end by the monotonic clock."""
+    """A result, the seconds of a processor that its computation took, and the time of its end (monotonic clock)."""
 
     value: T
-    duration: float
+    processor_time: float
     computed_at: float

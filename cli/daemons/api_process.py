@@ -5,26 +5,36 @@ Python runs one thread of a process at a time. So requests and decisions get a p
 API's process is forked before the standalone has threads or connections. It has its own connection to the ledger, and
 reaches a scheduler on the local bus through a socket.
 
-The standalone tells it by a pipe when to serve and when to stop. It ignores the signals that stop a daemon, because the
-standalone gets them too, and ends as soon as the standalone has ended.
+The standalone tells it by a pipe when to serve, to read its files again, and to stop. It ignores the signals of a
+daemon, because the standalone gets them too, and ends as soon as the standalone has ended.
 """
 
 import contextlib
 import enum
+import logging
 import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import warnings
 from multiprocessing.connection import Connection
 
 from oslo_config import cfg
 
+from tonnage import installation
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import ApiProcess
 from tonnage.capacity import errors
+from tonnage.cli import output, setup
+from tonnage.cli.daemons import reload
 from tonnage.rpc.bus_socket import Gateway
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two looks at whether the standalone is to stop before it serves requests.
+_POLL = 0.2
 
 
 class _Answer(enum.Enum):
@@ -42,6 +52,8 @@ class _Command(enum.Enum):
     """What the API's process is told."""
 
     SERVE = b"serve"
+    #: Take over the changed options of the configuration files.
+    RELOAD = b"reload"
     STOP = b"stop"
 
 
@@ -59,7 +71,6 @@ class StandaloneApi:
             self._process.start()
         pipe.close()
         far.close()
-        self._is_serving = False
         #: The URL of the API, once it listens.
         self.url = ""
 
@@ -73,27 +84,42 @@ class StandaloneApi:
             raise errors.ConfigurationError(text)
         self.url = text
 
-    def start(self) -> None:
-        """Serve requests. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the process has ended."""
+    def start(self, stopped: threading.Event) -> None:
+        """Serve requests, unless ``stopped`` is set before.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the process has ended.
+        """
         self._gateway.start()
         self._tell(_Command.SERVE)
+        while not self._pipe.poll(_POLL):
+            if stopped.is_set():
+                return
         self._receive()
-        self._is_serving = True
+
+    def reload(self) -> None:
+        """Let the process take over the changed options of the configuration files."""
+        self._tell(_Command.RELOAD)
 
     def stop(self) -> None:
-        """Finish the accepted requests, and end the process. One that does not serve is killed: it may hang."""
-        if self._is_serving:
-            self._tell(_Command.STOP)
-        else:
-            self._process.kill()
+        """Finish the accepted requests, and end the process."""
+        self._tell(_Command.STOP)
+        self._process.join()
+        if self._process.exitcode:
+            LOG.error("Requests may be lost: %s", _ending(self._process.exitcode))
+
+    def close(self) -> None:
+        """Close the connections to the process. One that has not been stopped is killed: it may hang."""
+        self._process.kill()
         self._process.join()
         self._gateway.stop()
+        self._pipe.close()
 
     @property
     def failure(self) -> str | None:
-        """The reason for which the standalone has to end; None while the process runs."""
-        code = self._process.exitcode
-        return None if code is None else _ending(code)
+        """The reason for which the standalone has to end; None while the process runs and can send messages."""
+        if (code := self._process.exitcode) is not None:
+            return _ending(code)
+        return "the process of the REST API has lost its message bus" if self._gateway.has_ended else None
 
     def _tell(self, command: _Command) -> None:
         with contextlib.suppress(OSError):  # it has ended, and :attr:`failure` says how
@@ -122,7 +148,7 @@ def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tup
     for end in others:
         end.close()
     told = {command: threading.Event() for command in _Command}
-    threading.Thread(target=_follow, args=(pipe, told), name="commands", daemon=True).start()
+    threading.Thread(target=_follow, args=(conf, pipe, told), name="commands", daemon=True).start()
     with contextlib.ExitStack() as cleanup:
         try:
             process = ApiProcess(conf, conf.osapi_volume_listen, bus)
@@ -133,9 +159,14 @@ def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tup
             for server in servers:
                 server.listen()
                 cleanup.callback(server.stop)
-        except errors.TonnageError as error:
-            pipe.send_bytes(b"%s %s" % (_Answer.FAILED.value, error.message.encode()))
+        except (*setup.EXPECTED_ERRORS, ModuleNotFoundError) as error:
+            line = installation.missing_library(error) if isinstance(error, ModuleNotFoundError) else None
+            pipe.send_bytes(b"%s %s" % (_Answer.FAILED.value, (line or output.one_line(error)).encode()))
             return
+        except Exception:
+            LOG.exception("The REST API cannot start")
+            sys.exit(1)
+        LOG.info("The process of the REST API is %d", os.getpid())
         pipe.send_bytes(b"%s %s" % (_Answer.LISTENS.value, api.url.encode()))
         told[_Command.SERVE].wait()
         for server in servers:
@@ -144,9 +175,13 @@ def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tup
         told[_Command.STOP].wait()
 
 
-def _follow(pipe: Connection, told: dict[_Command, threading.Event]) -> None:
-    """Set the events of the commands. End the process if the standalone has ended: nobody answers its requests."""
+def _follow(conf: cfg.ConfigOpts, pipe: Connection, told: dict[_Command, threading.Event]) -> None:
+    """Follow the commands. End the process if the standalone has ended: nobody answers its requests."""
     with contextlib.suppress(EOFError, OSError):
         while True:
-            told[_Command(pipe.recv_bytes())].set()
+            command = _Command(pipe.recv_bytes())
+            if command is _Command.RELOAD:
+                # The standalone has checked and logged the changes.
+                reload.take_over(conf, logged=False)
+            told[command].set()
     os._exit(1)

@@ -83,21 +83,34 @@ def _web_pages(conf: cfg.ConfigOpts, url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Services:
+    """The services of the standalone."""
+
+    scheduler: SchedulerService
+    backends: BackendThreads
+    api: StandaloneApi
+
+    @property
+    def failure(self) -> str | None:
+        """The reason for which the standalone has to end; None while all services run."""
+        return self.scheduler.failure or self.backends.failure or self.api.failure
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
-    """The take-over of changed configuration files by the scheduler and by the backends."""
+    """The take-over of changed configuration files."""
 
     reloader: ConfigReloader
-    scheduler: SchedulerService
     configuration: BackendConfiguration
-    backends: BackendThreads
 
-    def apply(self) -> None:
+    def apply(self, services: Services) -> None:
         """Apply the current files, completely or not at all."""
         changes = attempt(self.configuration.usable_changes)
-        if changes is not None and self.reloader.apply(self.scheduler):
+        if changes is not None and self.reloader.apply(services.scheduler):
+            services.api.reload()
             self.configuration.adopt(changes)
             confirm(changes.conf)
-            self.backends.change(changes)
+            services.backends.change(changes)
 
 
 @setup.clean_exit(PROG)
@@ -134,7 +147,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
     started, stopped, changed = threading.Event(), threading.Event(), threading.Event()
     signals.handle(lambda: stopped.set() if started.is_set() else _end_at_once(), changed.set)
     with contextlib.ExitStack() as cleanup:
-        cleanup.callback(api.stop)
+        cleanup.callback(api.close)
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
         transport = rpc_transport.create(conf)
@@ -159,19 +172,19 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         cleanup.callback(backends.stop)
         backends.start()
         # Started last, because requests need all other services, and the first one pools of the enabled backends.
-        _wait_for_reports(scheduler, backends, stopped, _FIRST_REPORTS)
+        services = Services(scheduler, backends, api)
+        _wait_for_reports(services, stopped, _FIRST_REPORTS)
         if metrics is not None:
             metrics.start()
-        api.start()
+        api.start(stopped)
         cleanup.callback(api.stop)
-        missing = _wait_for_reports(scheduler, backends, stopped, _REPORT_TIMEOUT)
-        if not stopped.is_set():
-            if missing and backends.failure is None:
+        missing = _wait_for_reports(services, stopped, _REPORT_TIMEOUT)
+        if not stopped.is_set() and services.failure is None:
+            if missing:
                 LOG.warning("No report yet of %s", ", ".join(missing))
             hints = _hints(api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
-        reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
-        failed = _watch(stopped, changed, api, reload)
+        failed = _watch(stopped, changed, services, Reload(ConfigReloader(conf, read), configuration))
         LOG.info("Stopping")
         _limit_stop(conf.graceful_shutdown_timeout)
         scheduler.announce_stop()
@@ -204,29 +217,27 @@ def _end_unfinished(timeout: int) -> None:
     os._exit(1)
 
 
-def _wait_for_reports(
-    scheduler: SchedulerService, backends: BackendThreads, stopped: threading.Event, timeout: float
-) -> list[str]:
+def _wait_for_reports(services: Services, stopped: threading.Event, timeout: float) -> list[str]:
     """Wait at most ``timeout`` seconds for a report of every backend whose storage can be used; return the others.
 
-    A stop signal or the failure of a backend ends it.
+    A stop signal or the failure of a service ends it.
     """
     deadline = time.monotonic() + timeout
-    while missing := sorted(backends.names - scheduler.reporting()):
-        if backends.failure is not None or time.monotonic() > deadline or stopped.wait(0.05):
+    while missing := sorted(services.backends.names - services.scheduler.reporting()):
+        if services.failure is not None or time.monotonic() > deadline or stopped.wait(0.05):
             break
     return missing
 
 
-def _watch(stopped: threading.Event, changed: threading.Event, api: StandaloneApi, reload: Reload) -> str | None:
-    """Wait for a stop signal, or a failure of scheduler, backend or API. Return its message, None after a signal.
+def _watch(stopped: threading.Event, changed: threading.Event, services: Services, reload: Reload) -> str | None:
+    """Wait for a stop signal or the failure of a service. Return its message, None after a signal.
 
     Reload the configuration when ``changed`` is set.
     """
     while not stopped.wait(0.5):
         if changed.is_set():
             changed.clear()
-            reload.apply()
-        if (failure := reload.scheduler.failure or reload.backends.failure or api.failure) is not None:
+            reload.apply(services)
+        if (failure := services.failure) is not None:
             return failure
     return None

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import oslo_messaging
 import pytest
@@ -15,6 +16,7 @@ from tests.unit.agent.fakes import eventually
 from tests.unit.rpc import bus as memory_bus
 from tonnage.rpc import transport
 from tonnage.rpc.bus_socket import Gateway
+from tonnage.rpc.local_bus import BUS
 
 TOPIC = "storage"
 
@@ -132,6 +134,45 @@ def test_a_closed_transport_and_the_end_of_the_other_process_fail_calls(
     remote.cleanup()
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="the transport is closed"):
         client(remote).call({}, "put", value=1)
+
+
+def test_a_call_ends_with_the_other_process(
+    remote: transport.Transport, store: Store, sockets: tuple[socket.socket, socket.socket]
+) -> None:
+    store.may_answer.clear()
+    failures: list[Exception] = []
+
+    def call() -> None:
+        try:
+            client(remote, timeout=60).call({}, "put", value=1)
+        except oslo_messaging.MessageDeliveryFailure as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    eventually(lambda: store.values == [1])
+    sockets[0].shutdown(socket.SHUT_RDWR)
+    thread.join(30)
+    store.may_answer.set()
+    assert [str(error) for error in failures] == ["the process with the message bus has ended"]
+
+
+def test_a_message_that_cannot_be_packed_fails_alone(remote: transport.Transport) -> None:
+    with pytest.raises(TypeError):
+        client(remote).call({}, "put", value=object())
+    assert remote._driver._answers == {}
+    assert client(remote).call({}, "put", value=1) == 1
+
+
+def test_a_message_that_cannot_be_delivered_fails_alone(
+    remote: transport.Transport, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(BUS, "send", mock.Mock(side_effect=RuntimeError("can't start new thread")))
+        with pytest.raises(oslo_messaging.RemoteError, match="can't start new thread"):
+            client(remote).call({}, "put", value=1)
+    assert "A message for storage could not be delivered" in caplog.text
+    assert client(remote).call({}, "put", value=2) == 2
 
 
 def test_no_server_can_listen(remote: transport.Transport) -> None:

@@ -33,11 +33,11 @@ def test_an_address_that_cannot_work_is_named(url: str) -> None:
     assert "rabbit://user:password@host:port/" in str(raised.value)
 
 
-def test_a_bus_that_no_other_process_reaches_is_warned_of(
+def test_a_bus_that_no_other_daemon_reaches_is_warned_of(
     bus: transport.Transport, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport.warn_if_local(bus.conf)
-    assert "[DEFAULT] transport_url = kombu+memory:// reaches no other process" in caplog.text
+    assert "[DEFAULT] transport_url = kombu+memory:// reaches no other daemon" in caplog.text
     caplog.clear()
     bus.conf.set_override("transport_url", "rabbit://user:secret@host/")
     transport.warn_if_local(bus.conf)

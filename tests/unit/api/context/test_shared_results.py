@@ -10,11 +10,11 @@ import pytest
 from tonnage.api.context.shared_results import SharedResult
 
 
-def make_older(reading: SharedResult[int], seconds: float, duration: float = 0.0) -> None:
-    """Let the last result be of so many seconds before, and let its computation have taken ``duration`` seconds."""
+def make_older(reading: SharedResult[int], seconds: float, processor_time: float = 0.0) -> None:
+    """Let the last result be of so many seconds before, and let its computation have taken this processor time."""
     assert reading._last is not None
     computed_at = reading._last.computed_at - seconds
-    reading._last = dataclasses.replace(reading._last, computed_at=computed_at, duration=duration)
+    reading._last = dataclasses.replace(reading._last, computed_at=computed_at, processor_time=processor_time)
 
 
 def test_a_result_is_computed_once_in_its_lifetime() -> None:
@@ -27,10 +27,14 @@ def test_a_result_is_computed_once_in_its_lifetime() -> None:
 def test_a_result_that_takes_long_lives_for_four_times_as_long() -> None:
     reading = SharedResult(15.0, itertools.count().__next__)
     assert reading.get() == 0
-    make_older(reading, 199.0, duration=50.0)
+    make_older(reading, 199.0, processor_time=50.0)
     assert reading.get() == 0
-    make_older(reading, 1.0, duration=50.0)
+    make_older(reading, 1.0, processor_time=50.0)
     assert reading.get() == 1
+    make_older(reading, 299.0, processor_time=1000.0)
+    assert reading.get() == 1
+    make_older(reading, 1.0, processor_time=1000.0)
+    assert reading.get() == 2
 
 
 def test_nobody_waits_for_the_thread_that_computes() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.functional.deployment import Process, run_program
+from tests.functional.deployment import Process, run_process, run_program
+from tests.servers.base import wait_for
 from tests.unit.cli.daemons.daemon_files import DaemonFiles, wait_for_line
 
 
@@ -55,6 +56,34 @@ def test_the_api_leaves_signals_to_the_standalone(
     assert requests.get(f"http://127.0.0.1:{files.port}/healthcheck", timeout=60).status_code == 200
     standalone.request_stop(signal.SIGINT, whole_group=True)
     assert standalone.wait() == 0
+
+
+def test_changed_limits_are_those_of_the_api_too(files: DaemonFiles) -> None:
+    files.make_ledger()
+    files.write("a", quota_volumes=7)
+
+    def limit() -> int:
+        quotas = requests.get(f"http://127.0.0.1:{files.port}/v3/os-quota-sets/demo", timeout=60).json()
+        return int(quotas["quota_set"]["volumes"])
+
+    with run_process("standalone", files.conf) as process:
+        wait_for_line(process.log, "Ctrl-C stops it.")
+        assert limit() == 7
+        files.write("a", quota_volumes=3)
+        process.send(signal.SIGHUP)
+        wait_for(lambda: limit() == 3, "the API has the new limit")
+        wait_for_line(process.log, "The configuration has been read again")
+        assert process.log.read_text().count("quota_volumes") == 1
+
+
+def test_an_unusable_file_of_the_api_ends_it_with_one_line(files: DaemonFiles) -> None:
+    files.make_ledger()
+    conf = files.write("a")
+    conf.write_text(f"{conf.read_text()}\n[oslo_policy]\npolicy_file = {conf}\n")
+    ended = run_program("tonnage-standalone", "--config-file", conf)
+    assert ended.code == 1
+    assert ended.error.splitlines()[-1].startswith("tonnage-standalone: ")
+    assert "Traceback" not in ended.error
 
 
 @pytest.mark.parametrize("daemon", ["scheduler", "api"])
