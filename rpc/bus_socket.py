@@ -152,11 +152,13 @@ class Driver(LocalDriver):
         try:
             # Read after the answer has its place: whoever sets this fails all answers that have one.
             if self._ending:
-                raise OSError(self._ending)
+                raise oslo_messaging.MessageDeliveryFailure(self._ending)
             self._frames.send([number, *address, timeout, bool(wait_for_reply), packed.data, packed.is_json])
             return answer_within(timeout, answer, target.topic) if wait_for_reply else None
         except OSError as error:
-            raise oslo_messaging.MessageDeliveryFailure(str(error)) from None
+            raise oslo_messaging.MessageDeliveryFailure(
+                f"the process with the message bus takes no messages: {error}"
+            ) from None
         finally:
             self._answers.pop(number, None)
 
