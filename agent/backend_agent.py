@@ -45,10 +45,6 @@ _STEP = 0.1
 #: Seconds between two questions to the driver whether it has news to report, and between reports of a drain.
 _NEWS_INTERVAL = 1.0
 
-#: The longest time in seconds for which a backend waits for the answer to a hello. It waits twice as long after each
-#: one without an answer, so the bus keeps the hello until a scheduler that has much to do takes it.
-_LONGEST_PATIENCE = 60.0
-
 #: Seconds after the first report without pools in which commands may still arrive for volumes that were placed before.
 _DRAIN_SECONDS = 2.0
 
@@ -85,8 +81,10 @@ class BackendAgent:
         self._epoch: Epoch | None = None
         # The epoch of the last answer to a hello; in the end that of ``_epoch`` too.
         self._introduced: int | None = None
-        # For how many seconds it waits for the answer to the next hello, and whether it was told to come back later.
-        self._patience = self._first_patience = contract.HELLO.timeout or _LONGEST_PATIENCE
+        # For how many seconds it waits for the answer to the next hello, and whether it was told to come back later. It
+        # waits twice as long after each one without an answer, so the bus keeps the hello until a scheduler that has
+        # much to do takes it.
+        self._patience = self._first_patience = contract.HELLO.timeout or contract.LONGEST_HELLO
         self._told_to_come_back = False
         # The marks of the storage by pool, and whether the storage has to be checked before the next attempt.
         self._marks: Mapping[str, str | None] = {}
@@ -364,10 +362,8 @@ class BackendAgent:
         )
         try:
             welcome = self._scheduler.call(dataclasses.replace(contract.HELLO, timeout=self._patience), hello)
-        except errors.Busy:
-            raise
-        except errors.Unavailable:
-            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+        except errors.NoAnswer:
+            self._patience = min(2 * self._patience, contract.LONGEST_HELLO)
             raise
         self._patience = self._first_patience
         self._introduced = welcome.epoch

@@ -75,6 +75,10 @@ class Unavailable(TonnageError):
     """The other side (a scheduler, the message bus, the database) did not answer in time."""
 
 
+class NoAnswer(Unavailable):
+    """No server has answered a call in time. One may have the message still, or carry it out."""
+
+
 class DatabaseUnreachable(Unavailable):
     """The ledger's database cannot be reached from the process that got the call. Its log says so, once."""
 

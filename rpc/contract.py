@@ -61,16 +61,29 @@ class Method(Generic[Message, Answer]):
 
 # The methods of schedulers that agents call.
 
-#: It may be repeated at once; the bus drops one without a scheduler. Agents wait longer after each failure.
+#: The longest time in seconds for which an agent waits for the answer to a hello.
+LONGEST_HELLO = 60.0
+
+#: It may be repeated at once; the bus drops one without a scheduler. Agents wait longer after each without an answer,
+#: and say hello again themselves: a second message in the same call would be more work for a scheduler with too much.
 HELLO = Method(
     "hello",
     messages.Hello,
     messages.Welcome,
     "an agent process introduces a backend and gets its epoch",
+    Delivery.SINGLE_CALL,
     timeout=5.0,
     topic=TOPIC_JOINS,
 )
-LISTING = Method("listing", messages.Listing, messages.Receipt, "all volumes on a backend", topic=TOPIC_JOINS)
+#: It takes long if there are many volumes.
+LISTING = Method(
+    "listing",
+    messages.Listing,
+    messages.Receipt,
+    "all volumes on a backend",
+    Delivery.SINGLE_CALL,
+    topic=TOPIC_JOINS,
+)
 REPORT = Method(
     "report",
     PackedReport,

@@ -11,7 +11,7 @@ from tonnage.rpc.contract import TOPIC_JOINS
 from tonnage.rpc.transport import TOPIC_SCHEDULER, Transport
 
 #: Number of threads for the messages with which backends join.
-JOIN_THREADS = 16
+JOIN_THREADS = 32
 
 #: Seconds after which an agent comes back to a scheduler that can begin no call.
 _PAUSE = 5.0

@@ -251,9 +251,10 @@ class Peer:
     def call(self, method: Method[Message, Answer], message: Message) -> Answer:
         """Send a message to any server and return its answer.
 
-        Raises the error that the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers
-        within the timeout of the method or ``rpc_response_timeout`` seconds, the bus cannot be reached, or the server
-        failed or speaks another version.
+        Raises the error that the server raised, :class:`~tonnage.capacity.errors.NoAnswer` if no server answers within
+        the timeout of the method or ``rpc_response_timeout`` seconds, or another
+        :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached, or the server failed or speaks
+        another version.
         """
         arguments = _arguments(message)
         longest = float(self._conf.rpc_response_timeout)
@@ -272,7 +273,7 @@ class Peer:
                 return serialization.result(answer, method.answer)
             except oslo_messaging.MessagingTimeout:
                 if resend_after >= remaining:
-                    raise errors.Unavailable(
+                    raise errors.NoAnswer(
                         f"no {self._name} answered {method.name} within {timeout_name}{timeout:g} s"
                     ) from None
                 may_have_effect = True

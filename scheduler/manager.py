@@ -18,6 +18,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
+from tonnage.rpc import contract
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
     Answer,
@@ -213,16 +214,16 @@ class SchedulerManager:
 
         Raises :class:`~tonnage.capacity.errors.Busy` if it shall come back later.
         """
-        with self._admission.hello(message.backend):
-            return self._thread.call(self._registration.hellos, message)
+        # Later, no agent waits for the answer any more.
+        handler, longest = self._registration.hellos, contract.LONGEST_HELLO
+        return self._admission.hello(message, lambda: self._thread.submit(handler, message, longest).result())
 
     def listing(self, message: Listing) -> Receipt:
         """Apply the listing of a backend.
 
         Raises :class:`~tonnage.capacity.errors.Busy` if it shall be sent later.
         """
-        with self._admission.listing(message.backend):
-            return self._thread.call(self._registration.listings, message)
+        return self._admission.listing(message, lambda: self._thread.call(self._registration.listings, message))
 
     def report(self, message: PackedReport) -> None:
         """Apply a report of a backend, without waiting for it.

@@ -103,24 +103,27 @@ def test_it_joins_when_a_busy_scheduler_has_time(
 def test_it_waits_longer_for_each_hello_without_an_answer(
     make: Make, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    silence = errors.NoAnswer("no scheduler answered hello")
+    busy, trouble = errors.Busy("the scheduler is busy", 0.01), errors.DatabaseUnreachable("the database is away")
+    failures = [busy, silence, trouble, silence, busy, silence, silence]
     timeouts: list[float | None] = []
     call = SchedulerClient.call
 
     def recorded(client: SchedulerClient, method: Method[Message, Answer], message: Message) -> Answer:
         if method.name == contract.HELLO.name:
             timeouts.append(method.timeout)
+            if failures:
+                raise failures.pop(0)
         return call(client, method, message)
 
     monkeypatch.setattr(contract, "HELLO", dataclasses.replace(contract.HELLO, timeout=7.0))
     monkeypatch.setattr(SchedulerClient, "call", recorded)
-    busy = errors.Busy("the scheduler is busy", 0.01)
-    scheduler.failures["hello"] = [busy, fakes.TROUBLE, fakes.TROUBLE, busy, fakes.TROUBLE, fakes.TROUBLE]
     agent = make()
     agent.start()
     eventually(lambda: scheduler.reports)
-    assert timeouts == [7.0, 7.0, 14.0, 28.0, 28.0, 56.0, 60.0]
+    assert timeouts == [7.0, 7.0, 14.0, 14.0, 28.0, 28.0, 56.0, 60.0]
     agent.rejoin()
-    eventually(lambda: len(timeouts) == 8)
+    eventually(lambda: len(timeouts) == 9)
     assert timeouts[-1] == 7.0
 
 

@@ -65,7 +65,7 @@ def test_only_calls_that_take_effect_once_are_sent_again() -> None:
     changes = {method.name for method in SCHEDULER_METHODS if method.answer is NoneType and not method.keyed}
     assert changes == {"report", "notice", "list_now", "set_backend_state"}
     single = {method.name for method in SCHEDULER_METHODS if method.delivery is Delivery.SINGLE_CALL}
-    assert single == {"set_backend_state", "explain", "what_if", "fit_nodes"}
+    assert single == {"hello", "listing", "set_backend_state", "explain", "what_if", "fit_nodes"}
 
 
 @pytest.mark.parametrize("method", ALL_METHODS, ids=lambda method: method.name)

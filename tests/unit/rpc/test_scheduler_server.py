@@ -2,8 +2,11 @@
 """The topics of a scheduler."""
 
 import contextlib
+import dataclasses
 import threading
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
 from tonnage.capacity import errors
 from tonnage.rpc import contract, messages, serialization, transport
+from tonnage.rpc.clients import scheduler_client
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.scheduler_server import JOIN_THREADS, SchedulerServer
 
@@ -21,11 +25,11 @@ LISTING = messages.Listing(backend="h@b", epoch=1, tick=1, volumes=[])
 
 
 class Scheduler:
-    """Handles no listing before the event."""
+    """Handles no listing, and no hello of a process with the nonce ``slow``, before the event."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        self.listings = 0
+        self.listings = self.slow_hellos = 0
         self.error: errors.TonnageError | None = None
 
     def require_ready(self) -> None:
@@ -33,6 +37,9 @@ class Scheduler:
             raise self.error
 
     def hello(self, context: Any, message: Any) -> messages.Welcome:
+        if message["nonce"] == "slow":
+            self.slow_hellos += 1
+            assert self.event.wait(60)
         return messages.Welcome(epoch=1)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
@@ -66,7 +73,9 @@ def serving(
     server.wait()
 
 
-def test_requests_do_not_wait_for_joins(bus: transport.Transport) -> None:
+def test_requests_do_not_wait_for_joins(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The machine may stand still for longer.
+    monkeypatch.setattr(scheduler_client, "_RESEND_SECONDS", 60.0)
     scheduler = Scheduler()
     client = SchedulerClient(bus)
     with serving(bus, scheduler, None):
@@ -82,6 +91,24 @@ def test_requests_do_not_wait_for_joins(bus: transport.Transport) -> None:
         for thread in threads:
             thread.join()
     assert scheduler.listings == JOIN_THREADS + 8
+
+
+def test_a_message_of_a_join_is_sent_once(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one is more work for a scheduler that has too much already."""
+    monkeypatch.setattr(scheduler_client, "_RESEND_SECONDS", 0.05)
+    scheduler = Scheduler()
+    client = SchedulerClient(bus)
+    with serving(bus, scheduler, None), futures.ThreadPoolExecutor(2) as threads:
+        answers = [
+            threads.submit(client.call, contract.LISTING, LISTING),
+            threads.submit(client.call, contract.HELLO, dataclasses.replace(HELLO, nonce="slow")),
+        ]
+        wait_for(lambda: (scheduler.listings, scheduler.slow_hellos) == (1, 1), "the messages")
+        time.sleep(0.5)
+        scheduler.event.set()
+        for answer in answers:
+            answer.result()
+    assert (scheduler.listings, scheduler.slow_hellos) == (1, 1)
 
 
 def test_a_hello_of_an_earlier_release_is_answered(bus: transport.Transport) -> None:

@@ -17,7 +17,7 @@ from tonnage.rpc.packed_reports import PackedReport
 
 
 def test_a_timeout_names_the_method_and_the_seconds() -> None:
-    with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
+    with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.NoAnswer) as caught:
         SchedulerClient(bus).call(contract.GET_POOLS, messages.PoolQuery())
     assert str(caught.value) == "no scheduler answered get_pools within rpc_response_timeout = 1 s"
 

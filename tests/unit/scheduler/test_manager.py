@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import threading
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent import futures
 from types import SimpleNamespace
 
 import pytest
 
+from tests.servers.base import wait_for
 from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
@@ -15,7 +19,8 @@ from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
 from tonnage.ledger.locks import heartbeats
-from tonnage.rpc.messages import CreateVolume, PoolQuery
+from tonnage.rpc import contract
+from tonnage.rpc.messages import CreateVolume, Hello, PoolQuery
 from tonnage.scheduler.configuration.settings import ReloadableSettings
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.weighers.chain import WeigherChain
@@ -38,6 +43,30 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerManager, ledger:
     assert core.explain(message).pool == pool.name
     with ledger.reading() as session:
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
+
+
+def test_a_hello_that_no_agent_waits_for_any_more_is_not_handled(
+    core: SchedulerManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract, "LONGEST_HELLO", 0.01)
+    began, end = threading.Event(), threading.Event()
+
+    def occupy(items: Sequence[None]) -> list[None]:
+        began.set()
+        assert end.wait(60)
+        return [None] * len(items)
+
+    core._thread.submit(occupy, None)
+    assert began.wait(60)
+    hello = Hello(backend="h@late", nonce="n", availability_zone="nova", driver="memory")
+    with futures.ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(core.hello, hello)
+        wait_for(lambda: core._thread.waiting() == 1, "the hello to wait")
+        time.sleep(0.02)
+        end.set()
+        with pytest.raises(errors.Declined, match="waited too long"):
+            answer.result()
+    assert core.hosts.backend("h@late") is None
 
 
 def test_fields_that_no_plugin_reads_are_warned_of(
