@@ -42,7 +42,7 @@ def execute(driver: Driver, command: Command, is_repeated: bool = False) -> Oper
     foreign = False
     try:
         if command.verb is Verb.EXTEND:
-            before = _size_before(driver, command)
+            before = _size_before(driver, command, is_repeated)
         elif command.verb is Verb.MIGRATE:
             foreign = _stored_size(driver, command) is not None
         return OperationResult(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
@@ -154,6 +154,7 @@ def _volume(command: Command, size_gb: int) -> Volume:
         size_gb=size_gb,
         provisioning=command.provisioning,
         terms=Terms(ratio=command.ratio, calculation=command.calculation),
+        operation_id=command.claim_id,
     )
 
 
@@ -173,18 +174,19 @@ def _stored_size(driver: Driver, command: Command) -> float | None:
     return None
 
 
-def _size_before(driver: Driver, command: Command) -> float:
+def _size_before(driver: Driver, command: Command, is_repeated: bool) -> float:
     """Return the size of the volume in GiB before an extend.
 
-    Raises NotFound if it is not there, and OutcomeUnknown if the driver cannot list: the storage may answer later, and
-    an earlier process may have begun the extend.
+    Raises NotFound if it is not there. If the driver cannot list, raises OutcomeUnknown for a repeated extend, which
+    may have begun, and a clean DriverError for another.
     """
     try:
         size = _stored_size(driver, command)
-    except errors.TonnageError as error:
-        raise errors.OutcomeUnknown(error.message) from error
     except plugin_errors.CAUGHT as error:
-        raise errors.OutcomeUnknown(_internal_error(driver, command, error)) from error
+        message = error.message if isinstance(error, errors.TonnageError) else _internal_error(driver, command, error)
+        if is_repeated:
+            raise errors.OutcomeUnknown(message) from error
+        raise errors.DriverError(message, clean=True) from error
     if size is None:
         raise errors.NotFound(f"volume {command.volume_id} is not in pool {driver.backend}#{command.pool}")
     return size

@@ -47,7 +47,8 @@ class Volume:
     """The volume of an operation.
 
     ``pool`` is the pool's name within the backend, ``size_gb`` the size before the operation. For a create, ``size_gb``
-    is the size of the new volume. ``terms`` is None where no scheduler was involved.
+    is the size of the new volume. ``terms`` is None where no scheduler was involved. ``operation_id`` is the same each
+    time that an operation is repeated, and differs between operations; it is empty where no scheduler was involved.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Volume:
     size_gb: int
     provisioning: Provisioning
     terms: Terms | None = None
+    operation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

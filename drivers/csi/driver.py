@@ -153,14 +153,18 @@ class CSIDriver(Driver):
         with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             deadline = Deadline(self.conf.csi_timeout)
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._present_size(record, context, deadline, repeated=True)
-            if record is None or record.plugin_id is None or present is None:
+            if record is None or record.plugin_id is None:
+                raise errors.NotFound(f"{context}: there is no such volume")
+            has_begun = self._records.has_begun_extend(record, volume.operation_id)
+            changes = error_context.EarlierChanges.PENDING if has_begun else error_context.EarlierChanges.NONE
+            present = self._present_size(record, context, deadline, changes)
+            if present is None:
                 raise errors.NotFound(f"{context}: there is no such volume")
             if new_size_gb * GIB > present:
                 # The plugin may be working on an earlier call, for which it has already taken the capacity.
-                if self._records.begun_extend(record) != new_size_gb * GIB:
-                    self._admit(pool, volume, new_size_gb - present / GIB, context, deadline, repeated=True)
-                with self._records.extending(record, new_size_gb * GIB):
+                if not has_begun:
+                    self._admit(pool, volume, new_size_gb - present / GIB, context, deadline)
+                with self._records.extending(record, volume.operation_id):
                     present = self._extend(record.plugin_id, new_size_gb, pool, context, deadline)
             self._records.save(replace(record, size=present))
 
@@ -262,25 +266,18 @@ class CSIDriver(Driver):
         return Deadline(self.conf.csi_look_timeout)
 
     def _present_size(
-        self, record: VolumeRecord, context: str, deadline: "Deadline", *, repeated: bool = False
+        self, record: VolumeRecord, context: str, deadline: "Deadline", changes: "error_context.EarlierChanges"
     ) -> int | None:
         """Return the size of a recorded volume in bytes, None if the plugin does not have it."""
-        with error_context.for_plugin_call(context, repeated=repeated):
+        with error_context.for_plugin_call(context, changes):
             return self._inventory.present_size(self._require_capabilities().can_list, record, deadline)
 
     def _admit(
-        self,
-        pool: ClassPool,
-        volume: Volume,
-        size_gb: float,
-        context: str,
-        deadline: "Deadline",
-        *,
-        repeated: bool = False,
+        self, pool: ClassPool, volume: Volume, size_gb: float, context: str, deadline: "Deadline"
     ) -> "tuple[Capacity, VolumeListing]":
         """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that, and the volumes."""
         capabilities = self._require_capabilities()
-        with error_context.for_plugin_call(context, clean=True, repeated=repeated):
+        with error_context.for_plugin_call(context, error_context.EarlierChanges.NONE):
             listing = self._inventory.volumes(capabilities.can_list, self._pools.current(), deadline)
             capacity = self._inventory.capacity(pool, deadline)
         used_bytes = listing.used_bytes().get(pool.name, 0)
@@ -348,7 +345,8 @@ class CSIDriver(Driver):
         if not is_inline and not self._require_capabilities().can_create:
             raise errors.DriverError(f"{context}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
         size = volume.size_gb * GIB
-        present = None if record is None else self._present_size(record, context, deadline)
+        finished = error_context.EarlierChanges.FINISHED
+        present = None if record is None else self._present_size(record, context, deadline, finished)
         if present not in (None, size):
             raise errors.DriverError(f"{context}: there is one of {present / GIB:g} GiB already")
         if present is not None:

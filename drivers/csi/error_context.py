@@ -2,6 +2,7 @@
 """Context managers that turn low-level errors into driver errors. ``context`` is the beginning of the message."""
 
 import contextlib
+import enum
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +12,29 @@ from tonnage.drivers.csi.connection import CallFailed
 from tonnage.drivers.csi.plugin import InvalidResponse
 
 
-@contextlib.contextmanager
-def for_plugin_call(context: str, *, clean: bool = False, repeated: bool = False) -> Iterator[None]:
-    """Raise DriverError where a call to the plugin fails; ``clean`` if nothing has been changed before.
+class EarlierChanges(enum.Enum):
+    """What the operation may have changed before a query of the plugin."""
 
-    Raise OutcomeUnknown instead if the operation is ``repeated`` until the plugin answers.
+    #: Nothing: a failed query ends the operation, which leaves nothing behind.
+    NONE = enum.auto()
+    #: Something that a later listing shows: a failed query ends the operation.
+    FINISHED = enum.auto()
+    #: Something that the plugin may still work on: the operation is repeated, however the query fails.
+    PENDING = enum.auto()
+
+
+@contextlib.contextmanager
+def for_plugin_call(context: str, changes: EarlierChanges = EarlierChanges.FINISHED) -> Iterator[None]:
+    """Raise DriverError where a query of the plugin fails, clean without earlier changes.
+
+    Raise OutcomeUnknown instead if earlier changes are pending.
     """
     try:
         yield
     except (CallFailed, InvalidResponse) as error:
-        if repeated:
+        if changes is EarlierChanges.PENDING:
             raise errors.OutcomeUnknown(f"{context}: {error}") from error
-        raise errors.DriverError(f"{context}: {error}", clean=clean) from error
+        raise errors.DriverError(f"{context}: {error}", clean=changes is EarlierChanges.NONE) from error
 
 
 @contextlib.contextmanager

@@ -31,12 +31,12 @@ CREATE TABLE IF NOT EXISTS volumes (
 )
 """
 
-#: The sizes to which the plugin was called to extend volumes, while the outcome is not known.
+#: The operations that have called the plugin to extend volumes, while the outcome is not known.
 _EXTENDS_TABLE = """
-CREATE TABLE IF NOT EXISTS extends (
+CREATE TABLE IF NOT EXISTS begun_extends (
     pool TEXT NOT NULL,
     id TEXT NOT NULL,
-    size INTEGER NOT NULL,
+    operation_id TEXT NOT NULL,
     PRIMARY KEY (pool, id)
 )
 """
@@ -143,11 +143,12 @@ class VolumeRecords:
                     watch[record.plugin_id] = record
 
     @contextlib.contextmanager
-    def extending(self, record: VolumeRecord, size: int) -> Iterator[None]:
-        """Record that the plugin is called to extend a volume to ``size`` bytes, until the outcome is known."""
+    def extending(self, record: VolumeRecord, operation_id: str) -> Iterator[None]:
+        """Record that an operation calls the plugin to extend a volume, until the outcome is known."""
         with self._transaction() as database:
             database.execute(
-                "INSERT OR REPLACE INTO extends (pool, id, size) VALUES (?, ?, ?)", (record.pool, record.id, size)
+                "INSERT OR REPLACE INTO begun_extends (pool, id, operation_id) VALUES (?, ?, ?)",
+                (record.pool, record.id, operation_id),
             )
         try:
             yield
@@ -158,11 +159,16 @@ class VolumeRecords:
                 _delete_extend(database, record)
             raise
 
-    def begun_extend(self, record: VolumeRecord) -> int | None:
-        """Return the size in bytes to which the plugin was called to extend a volume, None without such a call."""
+    def has_begun_extend(self, record: VolumeRecord, operation_id: str) -> bool:
+        """Return whether this very operation may have called the plugin to extend a volume.
+
+        An operation without an id is never the same as an earlier one.
+        """
         with self._transaction() as database:
-            rows = database.execute("SELECT size FROM extends WHERE pool = ? AND id = ?", (record.pool, record.id))
-            return next((int(size) for (size,) in rows), None)
+            rows = database.execute(
+                "SELECT operation_id FROM begun_extends WHERE pool = ? AND id = ?", (record.pool, record.id)
+            )
+            return operation_id != "" and (operation_id,) in rows.fetchall()
 
     def remove(self, record: VolumeRecord) -> None:
         """Remove a record."""
@@ -192,7 +198,7 @@ def _delete_row(database: sqlite3.Connection, record: VolumeRecord) -> None:
 
 
 def _delete_extend(database: sqlite3.Connection, record: VolumeRecord) -> None:
-    database.execute("DELETE FROM extends WHERE pool = ? AND id = ?", (record.pool, record.id))
+    database.execute("DELETE FROM begun_extends WHERE pool = ? AND id = ?", (record.pool, record.id))
 
 
 def _to_record(row: tuple[str, str, str, int, str | None, str, int]) -> VolumeRecord:

@@ -175,7 +175,7 @@ def test_an_extend_of_a_volume_that_nobody_can_look_at_is_unknown(driver: fakes.
     else:
         driver.failures["extend"] = [BUSY]
         driver.on_entry["extend"] = lambda: driver.failures.update(list=silence)
-    ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5))
+    ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5), is_repeated=before)
     message = (
         "array still busy; its outcome is not known yet, and the agent repeats it"
         if before
@@ -193,16 +193,19 @@ def test_an_extend_of_a_volume_that_nobody_can_look_at_is_unknown(driver: fakes.
     ],
 )
 @pytest.mark.parametrize("is_repeated", [False, True])
-def test_an_extend_is_repeated_if_the_storage_could_not_list_once(
+def test_only_a_repeated_extend_is_repeated_if_the_storage_cannot_list(
     driver: fakes.GatedDriver, error: Exception, message: str, is_repeated: bool
 ) -> None:
+    """Another extend has not begun: it ends without an effect, whatever the size of the volume is."""
     driver.volumes["v"] = 3
-    driver.failures["list"] = [error]
+    driver.failures["list"] = [error] * 50
     ended = execute(driver, command("c", "v", Verb.EXTEND, size_gb=5), is_repeated)
-    assert ended.unknown
+    assert (ended.ok, ended.unknown, ended.clean) == (False, is_repeated, not is_repeated)
+    assert ended.size_gb == (5 if is_repeated else 0)
     assert ended.message.startswith(message)
     assert "secret" not in ended.message
     assert driver.volumes["v"] == 3
+    assert "extend v" not in driver.calls
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])

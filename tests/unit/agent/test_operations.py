@@ -288,9 +288,10 @@ def test_an_extend_that_an_earlier_process_may_have_run_stays_unknown(
     known = ends.next()
     assert (known.claim_id, known.ok, known.unknown, known.size_gb) == ("c", True, False, 4)
     # The first time that a command is sent, no earlier process has run it: a failure of the driver is one.
-    driver.failures["extend"] = [errors.DriverError("the storage is away")]
-    failed = perform(operations, ends, command("d", "v", Verb.EXTEND, size_gb=6))
-    assert (failed.ok, failed.unknown, failed.size_gb) == (False, False, 4)
+    for claim_id, method, clean in (("d", "list", True), ("e", "extend", False)):
+        driver.failures[method] = [errors.DriverError("the storage is away")]
+        failed = perform(operations, ends, command(claim_id, "v", Verb.EXTEND, size_gb=6))
+        assert (failed.ok, failed.unknown, failed.size_gb, failed.clean) == (False, False, 0 if clean else 4, clean)
 
 
 def test_an_operation_without_a_known_outcome_stays_in_hand(

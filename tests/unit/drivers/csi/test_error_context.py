@@ -10,6 +10,7 @@ import pytest
 from tonnage.capacity import errors
 from tonnage.drivers.csi import error_context
 from tonnage.drivers.csi.connection import CallFailed
+from tonnage.drivers.csi.error_context import EarlierChanges
 from tonnage.drivers.csi.plugin import InvalidResponse
 
 
@@ -20,11 +21,20 @@ from tonnage.drivers.csi.plugin import InvalidResponse
         CallFailed("unix:///s", "Controller/GetCapacity", grpc.StatusCode.INTERNAL, "no", True, False),
     ],
 )
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_failed_call_is_an_error_of_the_driver(error: Exception, clean: bool) -> None:
-    with pytest.raises(errors.DriverError) as caught, error_context.for_plugin_call("create of v", clean=clean):
+@pytest.mark.parametrize(
+    ("changes", "kind", "clean"),
+    [
+        (EarlierChanges.NONE, errors.DriverError, True),
+        (EarlierChanges.FINISHED, errors.DriverError, False),
+        (EarlierChanges.PENDING, errors.OutcomeUnknown, False),
+    ],
+)
+def test_a_failed_call_is_an_error_of_the_driver(
+    error: Exception, changes: EarlierChanges, kind: type[errors.DriverError], clean: bool
+) -> None:
+    with pytest.raises(errors.DriverError) as caught, error_context.for_plugin_call("create of v", changes):
         raise error
-    assert (type(caught.value), caught.value.message) == (errors.DriverError, f"create of v: {error}")
+    assert (type(caught.value), caught.value.message) == (kind, f"create of v: {error}")
     assert (caught.value.clean, caught.value.__cause__) == (clean, error)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import queue
 import sqlite3
 import threading
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
-from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Driver, Volume
 from tonnage.drivers.csi.connection import Deadline
 from tonnage.rpc.messages import Command, Outcome, Verb
 
@@ -38,6 +39,16 @@ def command(claim_id: str, verb: Verb = Verb.CREATE) -> Command:
     """Return a command for the volume of 1 GiB."""
     given = fakes.command(claim_id, "v", verb, size_gb=1, pool="default")
     return dataclasses.replace(given, provisioning=Provisioning.THICK)
+
+
+def operation(claim_id: str) -> Volume:
+    """Return the volume of 1 GiB in an operation of a scheduler."""
+    return dataclasses.replace(volume(), operation_id=claim_id)
+
+
+def set_timeout(driver: Driver, seconds: float) -> None:
+    """Change the timeout of the operations that begin from now on."""
+    driver.conf._conf.set_override("csi_timeout", seconds, group=driver.conf.section_name)
 
 
 def test_repeating_a_create_whose_answer_was_lost_finds_the_volume(plugin: CsiPlugin, make: Make) -> None:
@@ -467,27 +478,80 @@ def test_a_volume_deleted_by_others_can_be_created_again(plugin: CsiPlugin, make
 EXPAND = "ControllerExpandVolume"
 
 
-@pytest.mark.parametrize("method", ["ListVolumes", "GetCapacity", EXPAND])
-def test_an_extend_is_repeated_until_the_plugin_answers(plugin: CsiPlugin, make: Make, method: str) -> None:
-    """Whatever query fails: an earlier call of the plugin may still have an effect, and no other pool can extend."""
+#: Failures of a query: answers, for good or not, and calls without an answer.
+QUERY_FAILURES = [
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.CANCELLED,
+]
+
+
+@pytest.mark.parametrize("code", QUERY_FAILURES)
+@pytest.mark.parametrize("method", ["ListVolumes", "GetCapacity"])
+def test_an_extend_whose_queries_fail_before_it_has_begun_ends(
+    plugin: CsiPlugin, make: Make, method: str, code: grpc.StatusCode
+) -> None:
     driver = make()
     driver.create(volume())
-    plugin.settings.failing[method] = grpc.StatusCode.CANCELLED
-    with pytest.raises(errors.OutcomeUnknown, match=f"extend to 2 GiB failed: .*{method} with CANCELLED"):
-        driver.extend(volume(), 2)
+    plugin.settings.failing[method] = code
+    with pytest.raises(errors.DriverError, match=f"extend to 2 GiB failed: .*{method} with {code.name}") as caught:
+        driver.extend(operation("c"), 2)
+    assert (type(caught.value), caught.value.clean) == (errors.DriverError, True)
+    ended = execution.execute(driver, dataclasses.replace(command("c", Verb.EXTEND), size_gb=2))
+    assert (ended.ok, ended.unknown, ended.clean) == (False, False, True)
+    assert plugin.asked(EXPAND) == []
     plugin.settings.failing.clear()
-    driver.extend(volume(), 2)
+    driver.extend(operation("d"), 2)
+    assert listed(driver) == {"v": ("default", 2.0)}
+
+
+def test_an_extend_that_has_not_begun_ends_with_an_invalid_capacity(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    plugin.settings.smallest = -1
+    with pytest.raises(errors.DriverError, match="minimum_volume_size = -1") as caught:
+        driver.extend(operation("c"), 2)
+    assert (type(caught.value), caught.value.clean) == (errors.DriverError, True)
+
+
+@pytest.mark.parametrize("code", QUERY_FAILURES)
+def test_an_extend_that_may_have_begun_is_repeated_however_its_queries_fail(
+    plugin: CsiPlugin, make: Make, code: grpc.StatusCode
+) -> None:
+    """The earlier call of the plugin may still have an effect, and no other pool can extend."""
+    driver = make()
+    driver.create(volume())
+    plugin.settings.failing[EXPAND] = grpc.StatusCode.CANCELLED
+    with pytest.raises(errors.OutcomeUnknown, match=f"{EXPAND} with CANCELLED"):
+        driver.extend(operation("c"), 2)
+    plugin.settings.failing = {"ListVolumes": code}
+    restarted = make()
+    with pytest.raises(errors.OutcomeUnknown, match=f"extend to 2 GiB failed: .*ListVolumes with {code.name}"):
+        restarted.extend(operation("c"), 2)
+    with pytest.raises(errors.DriverError) as caught:
+        restarted.extend(operation("d"), 2)
+    assert (type(caught.value), caught.value.clean) == (errors.DriverError, True)
+    plugin.settings.failing.clear()
+    restarted.extend(operation("c"), 2)
     assert listed(driver) == {"v": ("default", 2.0)}
 
 
 def test_an_extend_that_does_not_reach_the_plugin_is_repeated(plugin: CsiPlugin, make: Make) -> None:
-    driver = make("csi_timeout = 1")
+    driver = make("csi_timeout = 60")
     plugin.settings.lists = False
     driver.check()
     driver.create(volume())
+    plugin.settings.failing[EXPAND] = grpc.StatusCode.CANCELLED
+    with pytest.raises(errors.OutcomeUnknown, match="CANCELLED"):
+        driver.extend(operation("c"), 2)
+    set_timeout(driver, 1)
     plugin.stop()
-    with pytest.raises(errors.OutcomeUnknown, match="UNAVAILABLE"):
-        driver.extend(volume(), 2)
+    with pytest.raises(errors.OutcomeUnknown, match=f"{EXPAND} with UNAVAILABLE"):
+        driver.extend(operation("c"), 2)
 
 
 def test_an_extend_that_the_plugin_works_on_is_admitted_once(plugin: CsiPlugin, make: Make) -> None:
@@ -496,36 +560,77 @@ def test_an_extend_that_the_plugin_works_on_is_admitted_once(plugin: CsiPlugin, 
     driver.create(volume())
     plugin.settings.failing[EXPAND] = grpc.StatusCode.DEADLINE_EXCEEDED
     with pytest.raises(errors.OutcomeUnknown):
-        driver.extend(volume(), 8)
+        driver.extend(operation("c"), 8)
     plugin.settings.sizes[""] = 3 * GIB
     with pytest.raises(errors.OutcomeUnknown):
-        make().extend(volume(), 8)
-    with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
-        driver.extend(volume(), 9)
+        make().extend(operation("c"), 8)
     plugin.settings.failing[EXPAND] = grpc.StatusCode.OUT_OF_RANGE
     with pytest.raises(errors.DriverError, match="OUT_OF_RANGE") as caught:
-        driver.extend(volume(), 8)
+        driver.extend(operation("c"), 8)
     assert caught.value.clean
     calls = len(plugin.asked(EXPAND))
     with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
-        driver.extend(volume(), 8)
+        driver.extend(operation("c"), 8)
     assert len(plugin.asked(EXPAND)) == calls
+
+
+def test_a_new_extend_is_admitted_whatever_became_of_an_earlier_one(plugin: CsiPlugin, make: Make) -> None:
+    """The process died before the call of the earlier one, or others have ended that."""
+    driver = make()
+    driver.create(volume())
+    plugin.settings.failing[EXPAND] = grpc.StatusCode.DEADLINE_EXCEEDED
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.extend(operation("c"), 8)
+    plugin.settings.failing.clear()
+    plugin.settings.sizes[""] = 3 * GIB
+    for later in (operation("d"), volume()):
+        with pytest.raises(errors.CapacityExceeded, match="headroom 2"):
+            driver.extend(later, 8)
+    assert len(plugin.asked(EXPAND)) == 1
+
+
+class ArrivalLock:
+    """A lock that is passed on in the order of arrival. ``arrivals`` counts all who have come for it."""
+
+    def __init__(self) -> None:
+        self.arrivals = 0
+        self._departures = 0
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            turn = self.arrivals
+            self.arrivals += 1
+            assert self._changed.wait_for(lambda: self._departures == turn, 60)
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._departures += 1
+            self._changed.notify_all()
 
 
 @pytest.mark.parametrize("verb", [Verb.CREATE, Verb.EXTEND])
 def test_the_wait_for_another_volume_is_not_a_part_of_a_timeout(plugin: CsiPlugin, make: Make, verb: Verb) -> None:
     """The plugin does not answer a create, and other volumes of the pool wait until that has timed out."""
-    driver = make("csi_timeout = 2")
+    driver = make("csi_timeout = 60")
     driver.create(volume("w"))
+    set_timeout(driver, 2)
+    lock = driver._storage_locks["default"] = ArrivalLock()
     gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+
     with futures.ThreadPoolExecutor(3) as threads:
-        unanswered = [threads.submit(driver.create, volume(volume_id)) for volume_id in ("v", "x")]
-        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
-        last = (
-            threads.submit(driver.create, volume("y"))
-            if verb is Verb.CREATE
-            else threads.submit(driver.extend, volume("w"), 2)
-        )
+
+        def begin(method: Callable[..., None], *arguments: object) -> "futures.Future[None]":
+            arrivals = lock.arrivals
+            call = threads.submit(method, *arguments)
+            eventually(lambda: lock.arrivals > arrivals)
+            return call
+
+        unanswered = [begin(driver.create, volume(volume_id)) for volume_id in ("v", "x")]
+        last = begin(driver.create, volume("y")) if verb is Verb.CREATE else begin(driver.extend, volume("w"), 2)
+        eventually(lambda: any(request.name.startswith("x-") for request in plugin.asked("CreateVolume")))
+        # A call gets its timeout when it has the lock: the last one is not in a hurry.
+        set_timeout(driver, 60)
         for call in unanswered:
             with pytest.raises(errors.OutcomeUnknown):
                 call.result()

@@ -108,20 +108,28 @@ def test_an_extend_is_recorded_until_its_outcome_is_known(
     records: VolumeRecords, tmp_path: Path, error: errors.TonnageError
 ) -> None:
     records.save(MADE)
-    with pytest.raises(errors.OutcomeUnknown), records.extending(MADE, 20):
+    with pytest.raises(errors.OutcomeUnknown), records.extending(MADE, "claim"):
         raise errors.OutcomeUnknown("no answer")
-    assert VolumeRecords(tmp_path / "state").begun_extend(MADE) == 20
-    with pytest.raises(type(error)), records.extending(MADE, 20):
+    restarted = VolumeRecords(tmp_path / "state")
+    assert restarted.has_begun_extend(MADE, "claim")
+    assert not restarted.has_begun_extend(MADE, "later claim")
+    with pytest.raises(type(error)), records.extending(MADE, "claim"):
         raise error
-    assert records.begun_extend(MADE) is None
-    with records.extending(MADE, 30):
+    assert not records.has_begun_extend(MADE, "claim")
+    with records.extending(MADE, "claim"):
         pass
+    assert records.has_begun_extend(MADE, "claim")
     records.save(dataclasses.replace(MADE, size=30))
-    assert records.begun_extend(MADE) is None
+    assert not records.has_begun_extend(MADE, "claim")
+
+
+def test_an_extend_without_an_id_is_never_an_earlier_one(records: VolumeRecords) -> None:
+    with records.extending(MADE, ""):
+        assert not records.has_begun_extend(MADE, "")
 
 
 def test_a_removed_volume_has_no_extend(records: VolumeRecords) -> None:
     records.save(MADE)
-    with records.extending(MADE, 20):
+    with records.extending(MADE, "claim"):
         records.remove(MADE)
-    assert records.begun_extend(MADE) is None
+    assert not records.has_begun_extend(MADE, "claim")
