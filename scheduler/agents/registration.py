@@ -11,6 +11,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import is_backend_name
+from tonnage.ledger.db import database
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, listings, reports, stored_volumes
@@ -80,7 +81,7 @@ class Registration:
         self._silence = silence
         self._contests: dict[str, _Contest] = {}
         self._refusals: dict[str, str] = {}
-        # The backends with external capacity that decisions do not know yet.
+        # The backends that may have external capacity that decisions do not know yet.
         self._uncounted: set[str] = set()
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
@@ -222,10 +223,11 @@ class Registration:
         for claim in pending:
             if claim.id not in message.in_hand:
                 self._dispatcher.send(claim)
-        if self._database.run(
-            listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand
-        ):
-            self._uncounted.add(message.backend)
+        uncounted_before = message.backend in self._uncounted
+        # A transaction that ends with an error may have been committed.
+        self._uncounted.add(message.backend)
+        if not self._database.run(_record_listing, backend.id, message) and not uncounted_before:
+            self._uncounted.remove(message.backend)
         if message.ledger_marks:
             self._database.run_past_duplicates(stored_volumes.record_marks, backend.id, message.ledger_marks)
         if message.backend in self._uncounted:
@@ -254,6 +256,12 @@ def _result(work: Callable[[Message], Result], message: Message) -> Result | Exc
 
 def _say_hello(session: orm.Session, message: Hello) -> backends.Introduction:
     return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
+
+
+def _record_listing(session: orm.Session, backend_id: int, message: Listing) -> bool:
+    """Record a listing; return whether the external capacity of pools may have changed."""
+    changed = listings.record(session, backend_id, message.epoch, message.tick, message.volumes, message.in_hand)
+    return changed or database.may_be_committed(session)
 
 
 def _wrong_storage(backend: str, volume_counts: Mapping[str, int], lack: str) -> errors.WrongStorage:

@@ -127,8 +127,15 @@ MUTATIONS = (
     Mutation(
         "A listing that changes the external capacity shows it to decisions.",
         "scheduler/agents/registration.py",
-        "            self._uncounted.add(message.backend)\n",
-        "            pass\n",
+        "if not self._database.run(_record_listing, backend.id, message) and not uncounted_before:",
+        "if [self._database.run(_record_listing, backend.id, message)] and not uncounted_before:",
+        (guards.REGISTRATION,),
+    ),
+    Mutation(
+        "A listing shows the external capacity to decisions although the answer to its commit was lost.",
+        "scheduler/agents/registration.py",
+        "    return changed or database.may_be_committed(session)\n",
+        "    return changed\n",
         (guards.REGISTRATION,),
     ),
     Mutation(

@@ -3,14 +3,18 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
 
 from tests.servers.base import wait_for
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import Pool
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.locks import pool_counters
 from tonnage.rpc.messages import AgentProcess, Hello, ListedVolume
@@ -184,3 +188,29 @@ def test_counters_that_could_not_be_read_are_read_after_the_next_listing(
             _surplus(world, 2)
     assert world.hosts.entries[f"{BACKEND}#p0"].counters.external == 0.0
     assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
+
+
+@pytest.mark.parametrize("runs_again", [False, True])
+def test_counters_are_read_after_a_listing_whose_commit_was_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, runs_again: bool
+) -> None:
+    world.report()
+    commit, lost = orm.SessionTransaction.commit, iter([True])
+
+    def lose_first_write(transaction: Any, *more: Any, **named: Any) -> None:
+        commit(transaction, *more, **named)
+        if world.rows("SELECT external_gb FROM pools") == [(6.0,)] and next(lost, False):
+            raise db_exc.DBConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(orm.SessionTransaction, "commit", lose_first_write)
+        if runs_again:
+            world.registration._database = database.Database(world.engine, retry_interval=0)
+            assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
+        else:
+            world.registration._database = database.Database(world.engine, max_retries=0)
+            with pytest.raises(errors.DatabaseUnreachable):
+                _surplus(world, 2)
+            assert world.hosts.entries[f"{BACKEND}#p0"].counters.external == 0.0
+            assert _surplus(world, 2) == {f"{BACKEND}#p0": 6.0}
+    assert next(lost, False) is False, "the commit was lost"

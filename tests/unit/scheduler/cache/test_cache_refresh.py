@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache follows what other schedulers and operators write into the ledger."""
 
+import json
 from typing import Any
 from unittest import mock
 
@@ -9,6 +10,9 @@ import sqlalchemy as sa
 
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Request
+from tonnage.ledger import models
+from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.inventory.reports import PoolFigures, Report
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import Answer
 from tonnage.scheduler.cache.cache_refresh import CacheRefresh
@@ -104,6 +108,81 @@ def test_headroom_that_the_decision_did_not_see_is_noticed(world: World) -> None
     assert has_outgrown(Counters(allocated=5, in_flight=5)), "a report was applied"
 
 
+def add_backends(world: World, number: int) -> None:
+    """Add copies of the backend and its pool."""
+    with world.engine.begin() as connection:
+        for model in (models.Backend, models.Pool):
+            table = models.table(model)
+            row = connection.execute(sa.select(table)).mappings().one()
+            ids = ["id"] if model is models.Backend else ["id", "backend_id"]
+            copies = [
+                {**row, **{key: row[key] + copy for key in ids}, "name": row["name"].replace("@", f"{copy:02}@")}
+                for copy in range(1, number + 1)
+            ]
+            connection.execute(sa.insert(table), copies)
+
+
+def report_elsewhere(world: World, backend: str) -> None:
+    """Have another scheduler apply a report of a backend that has 50 GiB."""
+    columns = "b.id, b.epoch, b.report_seq, b.report_covers, b.rules_generation, p.id, p.name, p.stats"
+    tables = "backends b JOIN pools p ON p.backend_id = b.id"
+    [(id, epoch, seq, covers, rules, pool_id, name, stats)] = world.rows(
+        f"SELECT {columns} FROM {tables} WHERE b.name = '{backend}'"
+    )
+    changed_stats = {**json.loads(stats), "total_capacity_gb": 50, "free_capacity_gb": 50}
+    figures = PoolFigures(pool_id, name, 50.0, 50.0, None, 2.0, 100.0, 50.0, None, None, True, changed_stats)
+    report = Report(
+        backend_id=id, epoch=epoch, seq=seq + 1, base=seq, covers=covers + 1, rules=rules, figures=[figures]
+    )
+    assert world.database.run(reports.apply, [report]) != [None]
+
+
+def contents(hosts: HostManager) -> dict[str, Any]:
+    """Return what decisions read, and what a refresh compares with the ledger."""
+    entries = {name: (entry.id, entry.generation, entry.counters) for name, entry in hosts.entries.items()}
+    states = {
+        backend.name: (backend.id, backend.enabled, backend.epoch, backend.report_seq, backend.report_covers)
+        for backend in hosts.backends()
+    }
+    # As text: a figure that is not a number equals no other one.
+    pools = {name: repr(hosts.table.get(name)) for name in hosts.table.names}
+    return {"pools": pools, "entries": entries, "states": states}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_changes_while_a_starting_scheduler_reads_are_taken_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """Groups of backends are read at different moments, all of them after the rows of the backends."""
+    add_backends(world, 24)
+    with world.database.reading() as session:
+        names = [row.name for row in backends.load_backends(session)]
+    starting = CacheRefresh(HostManager(20.0, world.calculation, 60.0), lambda: world.now)
+    applied: list[str] = []
+
+    def apply_rows(row: Any, *more: Any) -> Any:
+        result = HostManager.apply_rows(starting.hosts, row, *more)
+        applied.append(row.name)
+        if len(applied) == min(10 * groups, 25):
+            for name in (names[2], names[12], names[22]):
+                execute(world, f"DELETE FROM pools WHERE name LIKE '{name}#%'")
+                execute(world, f"DELETE FROM backends WHERE name = '{name}'")
+            for name in (names[4], names[14], names[24]):
+                report_elsewhere(world, name)
+        return result
+
+    monkeypatch.setattr(starting.hosts, "apply_rows", apply_rows)
+    starting.load(world.database)
+    assert applied == names
+    with world.database.reading() as session:
+        assert starting.refresh(session)
+    fresh = CacheRefresh(HostManager(20.0, world.calculation, 60.0), lambda: world.now)
+    fresh.load(world.database)
+    assert contents(starting.hosts) == contents(fresh.hosts)
+    totals = [getattr(fresh.hosts.table.get(name), "total", None) for name in fresh.hosts.table.names]
+    assert (totals.count(20.0), totals.count(50.0)) == (19, 3)
+
+
 def test_a_starting_scheduler_applies_pools_outside_of_transactions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +192,7 @@ def test_a_starting_scheduler_applies_pools_outside_of_transactions(
     sa.event.listen(world.engine, "begin", lambda connection: begun.append(1))
     sa.event.listen(world.engine, "rollback", lambda connection: begun.pop())
     world.hosts = HostManager(20.0, world.calculation, 60.0)
-    apply_rows = mock.Mock(side_effect=lambda *given: begun == [] and HostManager.apply_rows(world.hosts, *given))
+    apply_rows = mock.Mock(side_effect=lambda *rows: begun == [] and HostManager.apply_rows(world.hosts, *rows))
     monkeypatch.setattr(world.hosts, "apply_rows", apply_rows)
     read = CacheRefresh(world.hosts, lambda: world.now).load(world.database)
     assert [(row.name, row.ratio, row.thin_limit_gb) for row in read] == limits
