@@ -88,16 +88,20 @@ class Latency:
 
         ``duration`` is the seconds that all requests took together.
         """
-        found = sorted(each * 1000 for each in seconds)
-        p95 = statistics.quantiles(found, n=20, method="inclusive")[-1] if len(found) > 1 else found[0]
+        milliseconds = sorted(duration_s * 1000 for duration_s in seconds)
+        p95 = (
+            statistics.quantiles(milliseconds, n=20, method="inclusive")[-1]
+            if len(milliseconds) > 1
+            else milliseconds[0]
+        )
         return cls(
             request=request,
-            calls=len(found),
-            processor=round(processor_seconds * 1000 / len(found), 2),
-            per_second=round(len(found) / duration, 1),
-            p50=round(statistics.median(found), 2),
+            calls=len(milliseconds),
+            processor=round(processor_seconds * 1000 / len(milliseconds), 2),
+            per_second=round(len(milliseconds) / duration, 1),
+            p50=round(statistics.median(milliseconds), 2),
             p95=round(p95, 2),
-            longest=round(found[-1], 2),
+            longest=round(milliseconds[-1], 2),
         )
 
     @property
@@ -282,8 +286,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given = arguments(words)
     fsyncs = machine.fsyncs_per_second()
     psutil.cpu_percent()
-    found, succeeded = command.collect(
-        "extender.py", measured(given), lambda each: f"{each.request}: p50 {each.p50} ms, p95 {each.p95} ms"
+    latencies, succeeded = command.collect(
+        "extender.py", measured(given), lambda latency: f"{latency.request}: p50 {latency.p50} ms, p95 {latency.p95} ms"
     )
     busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
     about = {
@@ -291,24 +295,31 @@ def main(words: Sequence[str] | None = None) -> int:
         "claims": given.claims,
         "fsyncs": round(fsyncs),
         "busy_cpus": round(busy, 2),
-        "load": [round(each, 2) for each in os.getloadavg()],
+        "load": [round(load, 2) for load in os.getloadavg()],
     }
     if given.json:
-        print(json.dumps({**about, "requests": [dataclasses.asdict(each) for each in found]}))
+        print(json.dumps({**about, "requests": [dataclasses.asdict(latency) for latency in latencies]}))
     else:
         heads = ["request", "calls", "p50 ms", "p95 ms", "longest ms", "budget ms", "processor ms", "a second"]
         rows = [
             [
-                *(each.request, each.calls, each.p50, each.p95, each.longest, BUDGETS.get(each.request, "")),
-                *(each.processor, each.per_second),
+                *(
+                    latency.request,
+                    latency.calls,
+                    latency.p50,
+                    latency.p95,
+                    latency.longest,
+                    BUDGETS.get(latency.request, ""),
+                ),
+                *(latency.processor, latency.per_second),
             ]
-            for each in found
+            for latency in latencies
         ]
         print(comparison_runner.table(heads, rows))
         print(", ".join(f"{key} {value}" for key, value in about.items()))
     if not succeeded:
         return 1
-    return 3 if given.check and any(each.exceeded for each in found) else 0
+    return 3 if given.check and any(latency.exceeded for latency in latencies) else 0
 
 
 if __name__ == "__main__":
