@@ -68,6 +68,9 @@ CLAIMS_SINCE_A_DECISION = (
 CLAIMS_SINCE_THE_LAST_CLAIM = (
     "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_a_claim_is_decided_on_the_data_of_the_last_one"
 )
+CLAIMS_BESIDE_ANOTHER_PROCESS = (
+    "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_claims_beside_another_process_are_decided_once"
+)
 EXECUTION = "tests/unit/agent/test_execution.py"
 CSI_PROVISIONER = "tests/unit/drivers/csi/test_provisioner.py"
 EXTENDER_PROTOCOL = "tests/unit/extensions/kubernetes/fit/test_extender_protocol.py"

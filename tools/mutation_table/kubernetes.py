@@ -289,6 +289,13 @@ MUTATIONS = (
         (guards.CLAIMS_SINCE_THE_LAST_CLAIM,),
     ),
     Mutation(
+        "Claims beside another process are decided once.",
+        _FIT + "node_queries.py",
+        " or now < self._pause_end:",
+        ":",
+        (guards.CLAIMS_BESIDE_ANOTHER_PROCESS,),
+    ),
+    Mutation(
         "The data after a claim contain it.",
         _FIT + "capacity_claims.py",
         "rows_by_driver[placement.driver].append(_row(holder, placement, expires_at, pod))",

@@ -2,6 +2,7 @@
 """Queries for the nodes that take volumes together, and claims on the capacity of one of them."""
 
 import datetime
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ MAX_VOLUMES = 128
 
 #: Seconds for which the data of a claim are the basis of the next decision, which is checked before its claim.
 _RECENT_SECONDS = 1.0
+
+#: Seconds for which decisions read their data, after others have changed those of the last claim.
+_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,15 @@ class _Basis:
 
 @dataclass(frozen=True, slots=True)
 class _ClaimResult:
-    """The result of a transaction that claims. ``basis`` has the data after it, None if others have changed them."""
+    """The result of a transaction that claims.
+
+    ``is_supported`` tells whether the data of the decision were still valid. ``basis`` has the data after the claim,
+    None if they do not help with the next one.
+    """
 
     decision: Decision
     node_claim: NodeClaim | None
+    is_supported: bool
     basis: _Basis | None = None
 
 
@@ -86,6 +95,9 @@ class NodeQueries:
         self._accessibility = AccessibilityCache()
         #: The data after the last claim, and when they were read, in seconds of the monotonic clock.
         self._recent: tuple[float, _Basis] | None = None
+        #: Until when the data after the last claim are not used, in seconds of the monotonic clock.
+        self._pause_end = 0.0
+        self._recent_lock = threading.Lock()
 
     def check(self) -> None:
         """Raise :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer at once."""
@@ -132,11 +144,17 @@ class NodeQueries:
         volumes on a node outside of ``nodes``.
         """
         began = time.monotonic()
-        decision, basis = self._decide_recent(volumes, nodes, holder) or self._decide_unlocked(volumes, nodes, holder)
+        recent = self._decide_recent(volumes, nodes, holder)
+        decision, basis = recent or self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
         result = self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, moves)
-        self._recent = None if result.basis is None else (began, result.basis)
+        with self._recent_lock:
+            if self._recent is None or self._recent[0] <= began:
+                self._recent = None if result.basis is None else (began, result.basis)
+            if recent is not None and not result.is_supported:
+                # Beside others who claim all the time, a decision on these data is mostly made again under the lock.
+                self._pause_end = time.monotonic() + _PAUSE_SECONDS
         return result.decision, result.node_claim
 
     def _decide_recent(self, volumes: Sequence[Volume], nodes: Nodes, holder: str) -> tuple[Decision, _Basis] | None:
@@ -144,8 +162,8 @@ class NodeQueries:
 
         A claim checks its basis, and pods mostly come one after the other: the data need not be read twice for a pod.
         """
-        recent = self._recent
-        if recent is None or time.monotonic() - recent[0] > _RECENT_SECONDS:
+        recent, now = self._recent, time.monotonic()
+        if recent is None or now - recent[0] > _RECENT_SECONDS or now < self._pause_end:
             return None
         basis = recent[1]
         if basis.columns.keys() != {volume.driver for volume in volumes}:
@@ -184,13 +202,13 @@ class NodeQueries:
         if not is_supported:
             decision = self._decide_on(locked_basis, volumes, nodes, holder)
         if not decision.packing.fits.any():
-            return _ClaimResult(decision, None)
+            return _ClaimResult(decision, None, is_supported)
         requested = {volume.name for volume in volumes}
         if not moves and any(
             claim.volume in requested and claim.node not in nodes.names
             for claim in capacity_claims.list_for_holder(session, holder)
         ):
-            return _ClaimResult(decision, None)
+            return _ClaimResult(decision, None, is_supported)
         scores = self.shape.scores(decision)
         node = int(np.argmax(np.where(decision.packing.fits, scores, -1.0)))
         node_claim = NodeClaim(
@@ -204,8 +222,8 @@ class NodeQueries:
         claims = locked_basis.claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
         # Beside others who claim all the time, the data of the last claim seldom support the next one.
         if not is_supported or claims is None:
-            return _ClaimResult(decision, node_claim)
-        return _ClaimResult(decision, node_claim, _Basis(locked_basis.columns, claims, now))
+            return _ClaimResult(decision, node_claim, is_supported)
+        return _ClaimResult(decision, node_claim, is_supported, _Basis(locked_basis.columns, claims, now))
 
     def _read(self, session: orm.Session, drivers: Collection[str]) -> _Basis:
         now = capacity_claims.now(session)

@@ -87,14 +87,14 @@ def test_a_driver_that_appears_after_locking_is_not_used(
     real = driver_rows.lock
 
     def locked(session: orm.Session, name: str) -> tables.CsiDriver | None:
-        found = real(session, name)
-        if found is None:
+        row = real(session, name)
+        if row is None:
             monkeypatch.undo()
             raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
             driver_rows.patch(
                 session, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
             )
-        return found
+        return row
 
     monkeypatch.setattr(driver_rows, "lock", locked)
     node_claim = claim(NodeQueries(ledger), "a", 6)
@@ -214,7 +214,44 @@ def test_a_claim_is_decided_on_the_data_of_the_last_one(
     assert last.node == ("n0" if number == 1 else "n1")
     assert decisions == [1] * number
     with ledger.reading() as session:
-        assert [each.node for each in capacity_claims.list_for_holder(session, "d")] == [last.node]
+        assert [kept_claim.node for kept_claim in capacity_claims.list_for_holder(session, "d")] == [last.node]
+
+
+@pytest.mark.usefixtures("recent")
+@pytest.mark.parametrize(("pause", "later"), [(3600.0, [1] * 6), (0.0, [1, 1, 2, 2, 1, 1])])
+def test_claims_beside_another_process_are_decided_once(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch, decisions: list[int], pause: float, later: list[int]
+) -> None:
+    """After the other has changed the data of the last claim, the next decisions read theirs."""
+    monkeypatch.setattr(node_queries, "_PAUSE_SECONDS", pause)
+    patch(ledger, pools(100))
+    processes = [NodeQueries(ledger), NodeQueries(ledger)]
+    numbers = []
+    for turn in range(10):
+        decisions.clear()
+        assert claim(processes[turn % 2], f"pod{turn}", 1) is not None
+        numbers.append(len(decisions))
+    assert numbers == [1, 1, 2, 2, *later]
+
+
+@pytest.mark.usefixtures("recent")
+def test_a_claim_that_began_earlier_leaves_the_data_of_a_later_one(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch(ledger, pools(10))
+    capacity = NodeQueries(ledger)
+    real = capacity._decide_unlocked
+
+    def decide_unlocked(*arguments: Any) -> Any:
+        decided = real(*arguments)
+        monkeypatch.setattr(capacity, "_decide_unlocked", real)
+        assert claim(capacity, "later", 1) is not None
+        return decided
+
+    monkeypatch.setattr(capacity, "_decide_unlocked", decide_unlocked)
+    assert claim(capacity, "earlier", 1) is not None
+    refuse_to_read(capacity, monkeypatch)
+    assert claim(capacity, "last", 1) is not None
 
 
 @pytest.mark.usefixtures("recent")
@@ -301,7 +338,9 @@ def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledg
     node_claim = capacity.claim(both[1:], NODES, "a", 120, pod="default/redis")[1]
     assert node_claim is not None
     with ledger.reading() as session:
-        assert [(each.volume, each.expires_at) for each in capacity_claims.list_for_holder(session, "a")] == [
+        assert [
+            (kept_claim.volume, kept_claim.expires_at) for kept_claim in capacity_claims.list_for_holder(session, "a")
+        ] == [
             ("v0", node_claim.expires_at),
             ("v1", node_claim.expires_at),
         ]
@@ -312,7 +351,7 @@ def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledg
     )
     assert capacity.claim(both[1:], NODES, "a", 60, pod="default/redis")[1] is not None
     with ledger.reading() as session:
-        assert [each.volume for each in capacity_claims.list_for_holder(session, "a")] == ["v1"]
+        assert [kept_claim.volume for kept_claim in capacity_claims.list_for_holder(session, "a")] == ["v1"]
 
 
 @pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
@@ -339,7 +378,9 @@ def test_concurrent_claims_of_one_holder_leave_the_last_one(shared: database.Dat
         slow.result()
         assert second.result()[1] is not None
     with shared.reading() as session:
-        assert [each.driver for each in capacity_claims.list_for_holder(session, "a")] == ["other.example.com"]
+        assert [kept_claim.driver for kept_claim in capacity_claims.list_for_holder(session, "a")] == [
+            "other.example.com"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -353,8 +394,8 @@ def test_200_concurrent_pods_fill_20_nodes_exactly(shared: database.Database) ->
     processes = [NodeQueries(shared) for _ in range(4)]
     with futures.ThreadPoolExecutor(16) as threads:
         submitted = [threads.submit(claim, processes[pod % 4], f"pod{pod}", 6, 4) for pod in range(204)]
-        claims = [each.result() for each in submitted]
-    assert sum(each is not None for each in claims) == 200
+        claims = [future.result() for future in submitted]
+    assert sum(pod_claim is not None for pod_claim in claims) == 200
     with shared.reading() as session:
         sums = session.execute(
             sa.select(tables.CsiClaim.pool, sa.func.sum(tables.CsiClaim.size)).group_by(tables.CsiClaim.pool)
@@ -377,8 +418,8 @@ def run_writers(ledger: database.Database, count: int, of: int, rounds: int) -> 
                 patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [gone]}]})
 
     with futures.ThreadPoolExecutor(count) as threads:
-        for each in [threads.submit(write, writer) for writer in range(count)]:
-            each.result()
+        for future in [threads.submit(write, writer) for writer in range(count)]:
+            future.result()
     with ledger.reading() as session:
         driver = driver_rows.find(session, DRIVER)
     last = (rounds - 1) * 1000
@@ -400,11 +441,13 @@ def test_concurrent_creation_of_a_driver_creates_one(shared: database.Database) 
         patch(shared, {"storage": [{"storageClassName": "fast", "pools": [one]}]})
 
     with futures.ThreadPoolExecutor(8) as threads:
-        for each in [threads.submit(make, writer) for writer in range(8)]:
-            each.result()
+        for future in [threads.submit(make, writer) for writer in range(8)]:
+            future.result()
     with shared.reading() as session:
         driver = driver_rows.find(session, DRIVER)
-    assert {pool.name: pool.capacity for pool in driver.storage[0].pools} == {f"p{each}": each for each in range(8)}
+    assert {pool.name: pool.capacity for pool in driver.storage[0].pools} == {
+        f"p{number}": number for number in range(8)
+    }
     assert driver.version == 8
 
 
