@@ -303,7 +303,8 @@ def test_announcements_during_an_outage_of_the_bus_arrive_afterwards(
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
     ledger_schema.create(ledger.engine)
     with bus.memory_transport(url=address) as connected:
-        options.register(connected.conf)
+        connected.conf.register_opts(options.OPTIONS)
+        options.register_library_options(connected.conf)
         connected.conf.set_override("driver", ["messagingv2"], group=options.OSLO_GROUP)
         made = announcer.build(connected.conf, ledger)
         told = threading.Event()
@@ -317,7 +318,6 @@ def test_announcements_during_an_outage_of_the_bus_arrive_afterwards(
             return sending
 
         monkeypatch.setattr(made._bus, "send", noted(made._bus.send))
-        monkeypatch.setattr(made._usage, "_send", noted(made._usage._send))  # which has its own reference
         made.start()
         usage = payloads.Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
         for number in range(6):
