@@ -6,6 +6,7 @@ import dataclasses
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
@@ -631,8 +632,13 @@ def test_the_wait_for_another_volume_is_not_a_part_of_a_timeout(plugin: CsiPlugi
         eventually(lambda: any(request.name.startswith("x-") for request in plugin.asked("CreateVolume")))
         # A call gets its timeout when it has the lock: the last one is not in a hurry.
         set_timeout(driver, 60)
+        plugin.settings.gates["GetCapacity"] = gate
+        queries = len(plugin.asked("GetCapacity"))
         for call in unanswered:
             with pytest.raises(errors.OutcomeUnknown):
                 call.result()
+        eventually(lambda: last.done() or len(plugin.asked("GetCapacity")) > queries)
+        # A call without time left ends meanwhile.
+        time.sleep(0.2)
         gate.set()
         last.result()
