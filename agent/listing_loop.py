@@ -2,6 +2,7 @@
 """Listings of all volumes, sent periodically and on request, beside the reports."""
 
 import logging
+import random
 from typing import Protocol
 
 from tonnage.agent.backoff import BackOff, FailureLog, until_invited
@@ -21,7 +22,8 @@ class ListingSender(Protocol):
 class ListingLoop:
     """Has the ``sender`` send a listing every ``interval`` seconds and on request, on its own thread.
 
-    With an ``interval`` of 0 that is on request only. After an exception it is repeated after growing pauses.
+    The first one comes up to another interval later, at random: agents that have started together list one after
+    another. With an ``interval`` of 0 that is on request only. After an exception it is repeated after growing pauses.
     """
 
     def __init__(self, backend: str, sender: ListingSender, interval: float, backoff: BackOff) -> None:
@@ -29,6 +31,9 @@ class ListingLoop:
         self._sender = sender
         self._backoff = backoff
         self._failures = 0
+        self._interval = interval
+        # Whether the random time before the first listing is over.
+        self._begun = False
         self._failure_log = FailureLog(LOG)
         self._worker = Worker(f"{backend} listings", self._list_once, interval or None)
 
@@ -38,6 +43,7 @@ class ListingLoop:
 
     def request(self) -> None:
         """Send a listing as soon as possible."""
+        self._begun = True
         self._worker.wake()
 
     def stop(self, timeout: float = 0.0) -> bool:
@@ -48,6 +54,9 @@ class ListingLoop:
         return self._worker.stop(timeout)
 
     def _list_once(self) -> float | None:
+        if not self._begun:
+            self._begun = True
+            return self._interval * random.random()  # noqa: S311
         try:
             self._sender.send_listing()
         except errors.Busy as busy:

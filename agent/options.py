@@ -32,7 +32,8 @@ OPTIONS = (
         max=number_bounds.LONGEST_WAIT,
         mutable=True,
         help="Seconds between two lists of all volumes on a backend, in which the schedulers find volumes that are "
-        "not in the ledger, and miss those that are only there. 0: only at start and when a scheduler asks.",
+        "not in the ledger, and miss those that are only there. 0: only at start and when a scheduler asks. The first "
+        "interval is up to twice as long, at random, so that not all agents list at once.",
     ),
     cfg.IntOpt(
         "backend_threads",

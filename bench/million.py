@@ -75,6 +75,9 @@ _BUS_MEMORY = "4GB"
 #: Seconds within which a scheduler must decide after its start, and a request over HTTP be answered.
 _PATIENCE = 600.0
 
+#: Seconds within which all backends must have joined and reported.
+_JOIN_PATIENCE = 1800.0
+
 #: The requirements: unit and largest value.
 GOALS: Mapping[str, float] = {
     "restart": 20.0,
@@ -162,6 +165,8 @@ class Million(tonnage.Tonnage):
                 "enabled_backends": ", ".join(sections),
                 "backend_stats_polling_interval": self.interval,
                 "backend_threads": 1,
+                # So many backends of a process may send at the same time.
+                "rpc_conn_pool_size": len(sections),
                 "service_down_time": 5 * _LONGEST_INTERVAL,
             }
             name = f"agents{process}"
@@ -177,6 +182,7 @@ class Million(tonnage.Tonnage):
             self.contents.backends,
             "every backend to report",
             pause=0.5,
+            seconds=_JOIN_PATIENCE,
         )
 
     def start_client(self) -> "subprocess.Popen[str]":

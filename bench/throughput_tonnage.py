@@ -139,12 +139,12 @@ class Tonnage(machine.Deployment):
             " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
         )
 
-    def wait_until(self, statement: str, number: int, event: str, pause: float = 0.05) -> None:
-        """Wait until a statement returns the number. Raises RuntimeError with ``event`` after 600 s.
+    def wait_until(self, statement: str, number: int, event: str, pause: float = 0.05, seconds: float = 600.0) -> None:
+        """Wait until a statement returns the number. Raises RuntimeError with ``event`` after so many seconds.
 
         ``pause`` is the time between two statements, in seconds.
         """
-        self._shop.until(lambda: self.number(statement) == number, event, seconds=600, pause=pause)
+        self._shop.until(lambda: self.number(statement) == number, event, seconds=seconds, pause=pause)
 
     def wait_until_settled(self) -> None:
         """Wait until the agents have sent the outcome of every operation."""

@@ -103,3 +103,13 @@ def test_a_listing_follows_when_a_busy_scheduler_says(
     eventually(lambda: len(lister.times) == 3)
     assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(lister.times))
     assert caplog.records == []
+
+
+def test_the_first_listings_of_agents_that_start_together_are_spread(make: Make, lister: Lister) -> None:
+    began = time.monotonic()
+    for _ in range(20):
+        make(2.0)
+    eventually(lambda: len(lister.times) >= 20)
+    first = sorted(lister.times)[:20]
+    assert first[0] - began >= 2.0
+    assert first[-1] - first[0] > 0.2
