@@ -188,7 +188,8 @@ class Million(tonnage.Tonnage):
     def start_client(self) -> "subprocess.Popen[str]":
         """Start the client process and wait until it has reached the scheduler."""
         script = pathlib.Path(__file__).with_name("million_client.py")
-        conf = self._conf("client", {})
+        # It waits for a scheduler that restarts.
+        conf = self._conf("client", {"rpc_response_timeout": int(_PATIENCE)})
         process = self._shop.start("client", sys.executable, script, "--config-file", conf, talks=True)
         machine.ask(process, "")
         return process
