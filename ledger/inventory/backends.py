@@ -142,12 +142,14 @@ class PendingClaim:
 class Introduction(NamedTuple):
     """The row of a backend after a hello, and before it; None for a new backend.
 
-    ``pools_changed``: the hello has changed the generations of its pools.
+    ``pools_changed``: the hello has changed the generations of its pools. ``pools`` is their number, without those that
+    its last report lacked.
     """
 
     row: BackendRow
     before: BackendRow | None
     pools_changed: bool
+    pools: int
 
 
 def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> Introduction:
@@ -176,7 +178,9 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
     backend.notice = backend.notice_text = backend.notice_at = None
     backend.rules_generation = generation
     session.flush()
-    return Introduction(_backends(session, models.Backend.id == backend.id)[0], before, pools_changed)
+    present = sa.select(sa.func.count()).where(models.Pool.backend_id == backend.id, models.Pool.present.is_(True))
+    pools = session.execute(present).scalar_one()
+    return Introduction(_backends(session, models.Backend.id == backend.id)[0], before, pools_changed, pools)
 
 
 def find(session: orm.Session, name: str) -> BackendRow | None:

@@ -117,7 +117,9 @@ class LedgerRefresh(Generic[_Cache]):
     def introduce(self, session: orm.Session, introduction: Introduction) -> None:
         """Take over a hello. The pools are read only if they may have changed, in the hello or before it."""
         before = introduction.before
-        if before is None or introduction.pools_changed or self.hosts.is_outdated(before):
+        may_have_changed = before is None or introduction.pools_changed or self.hosts.is_outdated(before)
+        # An operator may have removed pools, which changes nothing of the backend.
+        if may_have_changed or introduction.pools != self.hosts.number_of_pools(introduction.row.name):
             self.refresh(session, [introduction.row])
         else:
             self.hosts.apply_hello(introduction.row, self._clock())

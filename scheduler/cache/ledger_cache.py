@@ -90,6 +90,10 @@ class LedgerCache(abc.ABC, Generic[Backend, Pool]):
         """Return the backend of that name, or None if the cache does not have it."""
         return self._backends.get(name)
 
+    def number_of_pools(self, backend: str) -> int:
+        """Return the number of pools of a backend that the cache has."""
+        return len(self._pools_of(self._backends[backend]))
+
     def backends(self) -> Iterable[Backend]:
         """Return all backends."""
         return self._backends.values()

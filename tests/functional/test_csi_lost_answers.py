@@ -155,8 +155,9 @@ def test_an_extend_without_an_answer_survives_a_restart_at_which_some_lists_fail
     tonnage.rest.wait_until_available(volume_id)
     plugin.settings.lost_answers["ControllerExpandVolume"] = grpc.StatusCode.INTERNAL
     gate = plugin.settings.gates["ControllerExpandVolume"] = threading.Event()
+    asked = len(plugin.asked("ControllerExpandVolume"))
     assert tonnage.rest.extend(volume_id, 4).status_code == 202
-    wait_for(lambda: plugin.asked("ControllerExpandVolume"), "the plug-in is extending")
+    wait_for(lambda: len(plugin.asked("ControllerExpandVolume")) > asked, "the plug-in is extending")
     plugin.settings.failing["ListVolumes"] = grpc.StatusCode.INTERNAL
     gate.set()
     wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error_extending", "the outcome is unknown")

@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
@@ -17,6 +18,7 @@ from tonnage.capacity.pools.pool_table import Pool
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.messages import AgentProcess, Hello, ListedVolume
 
 
@@ -140,6 +142,16 @@ def test_a_hello_shows_what_another_scheduler_has_applied(world: World, pool_rea
     hello(other, "lock1", "1")
     assert pool_reads.call_count == 1
     assert _row(other).total == 500
+
+
+def test_a_hello_forgets_pools_that_an_operator_has_removed(world: World) -> None:
+    """Otherwise the next report would be taken for one without news, and the pool would be in no ledger."""
+    world.report()
+    with world.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE backends SET last_report_at = NULL"))
+    world.database.run(backend_removal.remove_backend, f"{BACKEND}#p0", 60.0)
+    hello(world, "lock1", "1")
+    assert world.hosts.table.get(f"{BACKEND}#p0") is None
 
 
 def test_a_hello_from_another_zone_changes_the_pools(world: World) -> None:
