@@ -113,15 +113,22 @@ MUTATIONS = (
     Mutation(
         "A hello shows the pools that another scheduler has changed.",
         "scheduler/cache/cache_refresh.py",
-        "if before is None or introduction.pools_changed or self.hosts.is_outdated(before):",
-        "if before is None or introduction.pools_changed:",
+        "may_have_changed = before is None or introduction.pools_changed or self.hosts.is_outdated(before)",
+        "may_have_changed = before is None or introduction.pools_changed",
         (guards.REGISTRATION,),
     ),
     Mutation(
         "A hello from another zone shows the pools with their new generations.",
         "scheduler/cache/cache_refresh.py",
-        "if before is None or introduction.pools_changed or self.hosts.is_outdated(before):",
-        "if before is None or self.hosts.is_outdated(before):",
+        "may_have_changed = before is None or introduction.pools_changed or self.hosts.is_outdated(before)",
+        "may_have_changed = before is None or self.hosts.is_outdated(before)",
+        (guards.REGISTRATION,),
+    ),
+    Mutation(
+        "A hello forgets the pools that an operator has removed.",
+        "scheduler/cache/cache_refresh.py",
+        "if may_have_changed or introduction.pools != self.hosts.number_of_pools(introduction.row.name):",
+        "if may_have_changed:",
         (guards.REGISTRATION,),
     ),
     Mutation(
