@@ -332,7 +332,7 @@ def _large_plan(cloud: Cloud, ledger: database.Database, goal: str) -> dict[str,
         seconds, processor_s = time.perf_counter() - began, time.thread_time() - processor
     return {
         "seconds": round(seconds, 2),
-        "processor_s": round(processor_s, 2),
+        "processor_s": round(processor_s, 5),
         "moves": len(plan.moves),
         "decisions": decisions.result(),
     }

@@ -62,7 +62,7 @@ def test_plans_of_moves_copy_little_more_than_the_optimum(
         assert row["over_worst_percent"] <= 25
     assert sum(row["optimal"] for row in figures["goals"]) > 3
     assert set(figures["large"]["goals"]) == set(bench.GOALS)
-    assert all(row["processor_s"] >= 0 for row in figures["large"]["goals"].values())
+    assert all(row["processor_s"] > 0 for row in figures["large"]["goals"].values())
     rules = {(row["task"], row["rule"]): row for row in figures["rules"]}
     assert {task for task, _ in rules} == {"empty", "relieve"}
     assert {row["clouds"] for row in rules.values()} == {3}
