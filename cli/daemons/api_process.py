@@ -38,7 +38,7 @@ _POLL = 0.2
 
 
 class _Answer(enum.Enum):
-    """The first part of what the API's process says."""
+    """The first word of a message of the API's process."""
 
     #: Its servers listen; the URL of the API follows.
     LISTENS = b"listens"
@@ -49,7 +49,7 @@ class _Answer(enum.Enum):
 
 
 class _Command(enum.Enum):
-    """What the API's process is told."""
+    """The commands to the API's process."""
 
     SERVE = b"serve"
     #: Take over the changed options of the configuration files.
@@ -126,7 +126,7 @@ class StandaloneApi:
             self._pipe.send_bytes(command.value)
 
     def _receive(self) -> tuple[_Answer, str]:
-        """Return what the process says next. Raises ConfigurationError if it has ended."""
+        """Return the next message of the process. Raises ConfigurationError if it has ended."""
         try:
             word, _, text = self._pipe.recv_bytes().partition(b" ")
         except (EOFError, OSError):
@@ -147,7 +147,7 @@ def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tup
     # A copy of an end would keep this process from seeing that the standalone has ended.
     for end in others:
         end.close()
-    told = {command: threading.Event() for command in _Command}
+    told = {command: threading.Event() for command in (_Command.SERVE, _Command.STOP)}
     threading.Thread(target=_follow, args=(conf, pipe, told), name="commands", daemon=True).start()
     with contextlib.ExitStack() as cleanup:
         try:
@@ -183,5 +183,6 @@ def _follow(conf: cfg.ConfigOpts, pipe: Connection, told: dict[_Command, threadi
             if command is _Command.RELOAD:
                 # The standalone has checked and logged the changes.
                 reload.take_over(conf, logged=False)
-            told[command].set()
+            else:
+                told[command].set()
     os._exit(1)

@@ -54,7 +54,8 @@ class LedgerRefresh(Generic[_Cache]):
         self.hosts.forget_missing(rows)
         now = self._clock()
         limits: list[LimitRow] = []
-        for together in self._outdated(rows, now)[1]:
+        _, outdated = self._outdated(rows, now)
+        for together in outdated:
             with database.reading() as session:
                 marks, pools = self._read(session, together)
             self._apply(together, marks, pools, now, absence)
