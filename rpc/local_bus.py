@@ -191,7 +191,7 @@ class Listener(base.Listener):  # type: ignore[misc]
 
 
 class LocalDriver(base.BaseDriver):  # type: ignore[misc]
-    """What the drivers of the local bus have in common: nobody listens for notifications there."""
+    """The common part of the drivers of the local bus: nobody listens for notifications there."""
 
     def require_features(self, requeue: bool = False) -> None:
         """Do nothing: no feature is missing."""

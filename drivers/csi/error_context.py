@@ -13,7 +13,7 @@ from tonnage.drivers.csi.plugin import InvalidResponse
 
 
 class EarlierChanges(enum.Enum):
-    """What the operation may have changed before a query of the plugin."""
+    """The changes that the operation may have made before a query of the plugin."""
 
     #: Nothing: a failed query ends the operation, which leaves nothing behind.
     NONE = enum.auto()

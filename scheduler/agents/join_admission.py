@@ -2,11 +2,11 @@
 """The admission of joining agents: few of their messages at a time, and for all others a time to come back.
 
 A thousand agents may start at once. If all their messages waited for the decision thread, each would wait for so long
-that its agent gives it up and sends it again, and the thread would handle what nobody waits for. So a message that
+that its agent gives it up and sends it again, and the thread would handle abandoned messages. So a message that
 would have to wait for long is answered at once: with the number of seconds after which the agent shall come back, which
 grows with the number of backends that have come before it.
 
-That number is a forecast and reserves nothing: who comes while there is room is admitted.
+That number is a forecast and reserves nothing: any message that comes while there is room is admitted.
 """
 
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of two projects at the limits of their quotas, and an administrator who resets what a dead service left."""
+"""Clients of two projects at the limits of their quotas, and an administrator who resets volumes of dead services."""
 
 import concurrent.futures
 import contextlib

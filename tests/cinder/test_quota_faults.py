@@ -116,7 +116,7 @@ class Killers:
 
 
 def play(site: QuotaSite, is_exact: bool) -> QuotaLoad:
-    """Kill services below load, wait until no operation is under way, and print what happened."""
+    """Kill services below load, wait until no operation is under way, and print the figures of the run."""
     site.cinder.start_backup_service()
     apis = {"api": site.cinder, "api1": site.cinder.start_second_api()}
     load = QuotaLoad(site, list(apis.values()), LIMITS)

@@ -46,7 +46,7 @@ class Watcher:
     folder: pathlib.Path
 
     def run(self, plan: str, command: str = "") -> tuple[dict[str, Any], str]:
-        """Return what the run has printed, and its log."""
+        """Return the output of the run, and its log."""
         tonnage = f"{pathlib.Path(sys.executable).with_name('tonnage')} --config-file {self.folder}/tonnage.conf"
         configuration = self.folder / "watcher.conf"
         configuration.write_text(_CONFIGURATION.format(endpoint=self.endpoint, command=command or tonnage))

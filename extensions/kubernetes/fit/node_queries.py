@@ -153,7 +153,7 @@ class NodeQueries:
             if self._recent is None or self._recent[0] <= began:
                 self._recent = None if result.basis is None else (began, result.basis)
             if recent is not None and not result.is_supported:
-                # Beside others who claim all the time, a decision on these data is mostly made again under the lock.
+                # Beside other processes that claim all the time, a decision on these data is mostly made again.
                 self._pause_end = time.monotonic() + _PAUSE_SECONDS
         return result.decision, result.node_claim
 
@@ -220,7 +220,7 @@ class NodeQueries:
             session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
         )
         claims = locked_basis.claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
-        # Beside others who claim all the time, the data of the last claim seldom support the next one.
+        # Beside other processes that claim all the time, the data of a claim seldom support the next claim.
         if not is_supported or claims is None:
             return _ClaimResult(decision, node_claim, is_supported)
         return _ClaimResult(decision, node_claim, is_supported, _Basis(locked_basis.columns, claims, now))

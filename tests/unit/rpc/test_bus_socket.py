@@ -23,7 +23,7 @@ TOPIC = "storage"
 
 @dataclass
 class Store:
-    """A server that keeps what it gets, and answers with it once it may."""
+    """A server that keeps the values of its messages, and answers with them once it may."""
 
     values: list[Any] = field(default_factory=list)
     may_answer: threading.Event = field(default_factory=threading.Event)

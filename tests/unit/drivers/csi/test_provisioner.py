@@ -591,7 +591,7 @@ def test_a_new_extend_is_admitted_whatever_became_of_an_earlier_one(plugin: CsiP
 
 
 class ArrivalLock:
-    """A lock that is passed on in the order of arrival. ``arrivals`` counts all who have come for it."""
+    """A lock that is passed on in the order of arrival. ``arrivals`` counts the threads that have come for it."""
 
     def __init__(self) -> None:
         self.arrivals = 0

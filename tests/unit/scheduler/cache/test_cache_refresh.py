@@ -138,7 +138,7 @@ def report_elsewhere(world: World, backend: str) -> None:
 
 
 def contents(hosts: HostManager) -> dict[str, Any]:
-    """Return what decisions read, and what a refresh compares with the ledger."""
+    """Return the figures that decisions read, and the marks that a refresh compares with the ledger."""
     entries = {name: (entry.id, entry.generation, entry.counters) for name, entry in hosts.entries.items()}
     states = {
         backend.name: (backend.id, backend.enabled, backend.epoch, backend.report_seq, backend.report_covers)

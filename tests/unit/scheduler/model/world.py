@@ -230,7 +230,7 @@ class World:
     def settle(self, least_rounds: int = 3) -> None:
         """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do.
 
-        More than ``least_rounds`` rounds pass, so that what waits for some time is tried again.
+        More than ``least_rounds`` rounds pass, so that waiting steps are tried again.
         """
         self.stamps_fail = False
         before: list[object] = []

@@ -194,7 +194,7 @@ def refuse_to_read(capacity: NodeQueries, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_claim_is_decided_on_the_data_of_the_last_one(
     ledger: database.Database, monkeypatch: pytest.MonkeyPatch, decisions: list[int], change: str, number: int
 ) -> None:
-    """They are checked under the lock, so what others have claimed or reported since counts."""
+    """They are checked under the lock, so later claims and reports of other processes count."""
     patch(ledger, pools(10, 8))
     capacity = NodeQueries(ledger)
     assert claim(capacity, "a", 1) is not None
