@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to a plugin: what their failures prove, and when they are made again."""
 
-import time
 from typing import Any
 
 import grpc
@@ -24,17 +23,28 @@ def test_the_error_of_a_call_names_endpoint_call_and_code(plugin: CsiPlugin) -> 
     )
 
 
+class Attempts(Deadline):
+    """A deadline that passes after a number of attempts, so that no attempt is cut short on a busy machine."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(60)
+        self._number = number
+
+    def has_passed(self, attempts: tenacity.RetryCallState) -> bool:
+        return attempts.attempt_number >= self._number
+
+
 def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
     plugin.stop()
     with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+        direct_plugin(plugin).delete("vol-1", Attempts(3))
     assert caught.value.refused
     plugin.start()
     client = direct_plugin(plugin)
     client.delete("vol-1", Deadline(60))  # gRPC connects again
     plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
     with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        client.delete("vol-1", Deadline(0.5))
+        client.delete("vol-1", Attempts(3))
     assert not caught.value.refused
 
 
@@ -112,8 +122,6 @@ def test_a_failure_that_a_retry_does_not_overcome_is_final(plugin: CsiPlugin, co
 
 def test_a_busy_plugin_is_called_again_until_the_deadline(plugin: CsiPlugin) -> None:
     plugin.settings.failing["DeleteVolume"] = CODES.ABORTED
-    begin = time.monotonic()
     with pytest.raises(CallFailed, match="ABORTED"):
-        direct_plugin(plugin).delete("vol-1", Deadline(0.3))
-    assert time.monotonic() - begin < 10
-    assert len(plugin.asked("DeleteVolume")) > 1
+        direct_plugin(plugin).delete("vol-1", Attempts(3))
+    assert len(plugin.asked("DeleteVolume")) == 3
