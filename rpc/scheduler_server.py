@@ -20,8 +20,8 @@ _PAUSE = 5.0
 class SchedulerServer:
     """Serves the methods of an endpoint.
 
-    ``endpoint`` and ``readiness`` are those of :func:`tonnage.rpc.transport.server`. Methods that have a topic of their
-    own are also served on the topic of schedulers, for agents of earlier releases.
+    ``endpoint`` and ``readiness`` are those of :func:`tonnage.rpc.transport.server`. The endpoint answers all its
+    methods on both topics. Agents send the messages with which backends join to the topic of joins.
     """
 
     def __init__(
