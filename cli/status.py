@@ -14,7 +14,7 @@ from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, durability, schema, sqlite_file, text_columns
 from tonnage.ledger.db import options as database_options
-from tonnage.ledger.inventory import backends, capacity_figures, service_options
+from tonnage.ledger.inventory import backends, capacity_figures, pending_claims, service_options
 from tonnage.ledger.locks import backend_notices, heartbeats
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
@@ -108,7 +108,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _pending(self) -> upgradecheck.Result:
         with database.connect(self._conf).reading() as session:
-            claims = [claim for claim in backends.load_pending(session) if claim.age > _LONG]
+            claims = [claim for claim in pending_claims.load(session) if claim.age > _LONG]
         if claims:
             listed = ", ".join(
                 f"{claim.verb} of volume {claim.volume_id} in {claim.pool_name}" for claim in claims[:10]

@@ -13,7 +13,7 @@ from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger.catalog import managed_volumes, volume_types
 from tonnage.ledger.claims import deletions, request_keys
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, pending_claims
 from tonnage.ledger.models import claim_verbs
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations
@@ -182,7 +182,7 @@ class VolumeOperations:
 
     def _send(self, claim_id: str) -> None:
         with self._database.reading() as session:
-            pending = backends.load_pending(session, ids=[claim_id])
+            pending = pending_claims.load(session, ids=[claim_id])
         for claim in pending:
             self._dispatcher.send(claim)
 

@@ -32,7 +32,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.claims import clone_sources, group_backends, request_keys
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules
 from tonnage.ledger.models import claim_verbs
 
@@ -85,7 +85,7 @@ class Booking:
     requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
-    source: backends.SourceVolume | None = None
+    source: pending_claims.SourceVolume | None = None
     source_pool_id: int | None = None
     clone_of: str | None = None
     volume_type_id: str | None = None

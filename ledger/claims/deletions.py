@@ -15,7 +15,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes, request_keys, row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import backends, listings
+from tonnage.ledger.inventory import listings, pending_claims
 from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
 
@@ -39,7 +39,7 @@ class Order:
 class Deletion:
     """The order for the agent; None if it was ordered before, or if the volume was on no pool and is gone already."""
 
-    order: backends.PendingClaim | None
+    order: pending_claims.PendingClaim | None
 
 
 def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | errors.TonnageError]:
@@ -217,7 +217,7 @@ def _begin_one(
     volume.status = "deleting"
     volume.status_reason = None
     return Deletion(
-        backends.PendingClaim(
+        pending_claims.PendingClaim(
             id=claim.id,
             backend_id=claim.backend_id,
             pool_id=claim.pool_id,

@@ -2,7 +2,7 @@
 """Backends and pools as a starting scheduler loads them, and the epochs of agents."""
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,13 +15,9 @@ from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import drains, names
 from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, pool_locks, scheduling_rules
 from tonnage.ledger.locks.backend_notices import Notice
-from tonnage.ledger.models import claim_verbs
 
 #: Time for which a pool is kept that its backend does not report any more.
 POOL_KEPT = datetime.timedelta(days=30)
-
-#: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
-_AFTER_FAILURE = datetime.timedelta(minutes=10)
 
 #: Whether a pool was not in the last report and still has volumes.
 IS_ABSENT = sa.and_(models.Pool.present.is_(False), models.Pool.allocated_capacity_gb > 0)
@@ -32,15 +28,6 @@ FIGURES_KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_repo
 
 #: The present time for such a pool, null for the others: a scheduler that starts would read it with each pool.
 _NOW_IF_KEPT = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.utcnow()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVolume:
-    """The source of a clone or a migration, and its pool."""
-
-    volume_id: str
-    pool_name: str
-    size_gb: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,28 +102,6 @@ class PoolMark(NamedTuple):
         not been written since.
         """
         return self.generation == generation and self.covers < covers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingClaim:
-    """A claim whose agent has not reported its end yet.
-
-    ``source`` is the source of a migration or a clone. ``age`` is the number of seconds since the claim was made, by
-    the database's clock.
-    """
-
-    id: str
-    backend_id: int
-    pool_id: int
-    pool_name: str
-    volume_id: str
-    verb: str
-    target_size_gb: int
-    provisioning: str
-    request_id: str
-    source: SourceVolume | None = None
-    reference: str | None = None
-    age: float = 0.0
 
 
 class Introduction(NamedTuple):
@@ -306,118 +271,6 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
         for chunk in dialects.in_chunks(backend_ids)
         for row in session.execute(statement.where(pool.backend_id.in_(chunk)))
     ]
-
-
-def load_pending(
-    session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
-) -> list[PendingClaim]:
-    """Return the claims that wait for their agent, oldest first: all, of one backend, or those with these ids."""
-    claim = models.Claim
-    statement = (
-        sa.select(claim, models.Pool.name, models.utcnow())
-        .join(models.Pool, models.Pool.id == claim.pool_id)
-        .where(claim.state == pool_counters.PENDING)
-    )
-    if backend_id is not None:
-        statement = statement.where(claim.backend_id == backend_id)
-    statements = (
-        [statement] if ids is None else [statement.where(claim.id.in_(chunk)) for chunk in dialects.in_chunks(ids)]
-    )
-    rows = [row for query in statements for row in session.execute(query)]
-    rows.sort(key=lambda row: (row[0].created_at, row[0].id))
-    sources = _sources(session, [row for row, _, _ in rows])
-    return [
-        PendingClaim(
-            id=row.id,
-            backend_id=row.backend_id,
-            pool_id=row.pool_id,
-            pool_name=pool_name,
-            volume_id=row.volume_id,
-            verb=row.verb,
-            target_size_gb=row.target_size_gb,
-            provisioning=row.provisioning,
-            request_id=row.request_id,
-            source=sources.get(row.id),
-            reference=row.reference,
-            age=models.age(now, row.created_at) or 0.0,
-        )
-        for row, pool_name, now in rows
-    ]
-
-
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
-    """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
-    volume, pool = models.Volume, models.Pool
-    sources: dict[str, SourceVolume] = {}
-    moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
-    if not moves:
-        return sources
-    names: dict[int, str] = {}
-    for pool_ids in dialects.in_chunks({claim.source_pool_id for claim in moves.values()}):
-        rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(pool_ids)))
-        names.update((row[0], row[1]) for row in rows)
-    original = orm.aliased(volume)
-    clones = sa.select(volume.id, volume.source_volume_id, original.size_gb).outerjoin(
-        original, original.id == volume.source_volume_id
-    )
-    sizes = sa.select(volume.id, volume.size_gb)
-    cloned: dict[str, tuple[str | None, int | None]] = {}
-    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == claim_verbs.CREATE}):
-        cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
-    moved_sizes: dict[str, int] = {}
-    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == claim_verbs.MIGRATE}):
-        # A volume that moves to grow has its old size until the move has ended.
-        moved_sizes.update((row[0], row[1]) for row in session.execute(sizes.where(volume.id.in_(ids))))
-    for claim in moves.values():
-        volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, moved_sizes.get(claim.volume_id)))
-        # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
-        size = size or claim.physical_gb or claim.target_size_gb
-        pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
-    return sources
-
-
-def unplaced_volumes(session: orm.Session) -> list[str]:
-    """Return volumes that are being created and on no pool: their last attempt failed and the next has not begun."""
-    volume = models.Volume
-    return list(
-        session.scalars(
-            sa.select(volume.id)
-            .where(volume.status == "creating", volume.pool_id.is_(None))
-            .order_by(volume.created_at)
-        )
-    )
-
-
-def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[str]:
-    """Return volumes to migrate away from draining backends, so that at most ``limit`` of them move at a time.
-
-    They are returned in the order of their ids, starting after the id ``after`` and wrapping around, so that volumes
-    that find no other pool do not block the rest. A volume whose migration failed is skipped for ten minutes.
-    """
-    volume, pool, backend = models.Volume, models.Pool, models.Backend
-    if session.scalar(sa.select(backend.id).where(backend.draining.is_(True)).limit(1)) is None:
-        return []  # the usual case; without this query the database might read all volumes
-    of_draining = (
-        sa.select(volume.id)
-        .join(pool, pool.id == volume.pool_id)
-        .join(backend, backend.id == pool.backend_id)
-        # The volumes of a group stay together, so they are not moved.
-        .where(backend.draining.is_(True), volume.group_id.is_(None))
-    )
-    moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
-    if len(moving) >= limit:
-        return []
-    room = limit - len(moving)
-    before = session.execute(sa.select(models.utcnow())).scalar_one() - _AFTER_FAILURE
-    ready = of_draining.where(
-        volume.status == "available",
-        sa.or_(volume.migration_status.is_(None), volume.migration_status != "error", volume.updated_at < before),
-    ).order_by(volume.id)
-    volume_ids = list(session.scalars(ready.where(volume.id > after).limit(room)))
-    if len(volume_ids) < room:
-        volume_ids += session.scalars(ready.where(volume.id <= after).limit(room - len(volume_ids)))
-    return volume_ids
 
 
 def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drains: the volumes that are still on draining backends, and why some of them cannot move."""
+"""Drains: the volumes that are still on draining backends, those that move next, and why some of them cannot move."""
 
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from tonnage.ledger.db import dialects
 
 #: Most reasons in the progress of a drain.
 _MOST_REASONS = 3
+
+#: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
+_AFTER_FAILURE = datetime.timedelta(minutes=10)
 
 _FIGURE = re.compile(r"\d+")
 
@@ -145,3 +149,34 @@ def _progress(session: orm.Session, name: str, volumes: int, moving: int, stuck:
 
 def _because(volume: models.Volume) -> str:
     return f": {volume.status_reason}" if volume.status_reason else ""
+
+
+def next_volumes(session: orm.Session, limit: int, after: str = "") -> list[str]:
+    """Return volumes to migrate away from draining backends, so that at most ``limit`` of them move at a time.
+
+    They are returned in the order of their ids, starting after the id ``after`` and wrapping around, so that volumes
+    that find no other pool do not block the rest. A volume whose migration failed is skipped for ten minutes.
+    """
+    volume, pool, backend = models.Volume, models.Pool, models.Backend
+    if session.scalar(sa.select(backend.id).where(backend.draining.is_(True)).limit(1)) is None:
+        return []  # the usual case; without this query the database might read all volumes
+    of_draining = (
+        sa.select(volume.id)
+        .join(pool, pool.id == volume.pool_id)
+        .join(backend, backend.id == pool.backend_id)
+        # The volumes of a group stay together, so they are not moved.
+        .where(backend.draining.is_(True), volume.group_id.is_(None))
+    )
+    moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
+    if len(moving) >= limit:
+        return []
+    room = limit - len(moving)
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - _AFTER_FAILURE
+    ready = of_draining.where(
+        volume.status == "available",
+        sa.or_(volume.migration_status.is_(None), volume.migration_status != "error", volume.updated_at < before),
+    ).order_by(volume.id)
+    volume_ids = list(session.scalars(ready.where(volume.id > after).limit(room)))
+    if len(volume_ids) < room:
+        volume_ids += session.scalars(ready.where(volume.id <= after).limit(room - len(volume_ids)))
+    return volume_ids

@@ -15,7 +15,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, pending_claims
 from tonnage.ledger.locks import heartbeats, pool_counters
 
 _REASON = (
@@ -65,7 +65,7 @@ def _under_way(session: orm.Session) -> list[Interrupted]:
         .order_by(pool.name, claim.volume_id, claim.id)
     )
     operations = [Interrupted(target=row[0], volume_id=row[1], operation=row[2]) for row in claims]
-    retries = backends.unplaced_volumes(session)
+    retries = pending_claims.unplaced_volumes(session)
     return operations + [Interrupted(target="", volume_id=volume_id, operation="retry") for volume_id in retries]
 
 

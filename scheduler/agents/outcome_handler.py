@@ -10,7 +10,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Result
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Outcome, Receipt
 from tonnage.scheduler.agents.registration import Registration
@@ -122,7 +122,7 @@ class OutcomeHandler:
             self._placement_queue.place_later(Retry(volume_id))
         if result.ordered:
             with self._database.reading() as session:
-                orders = backends.load_pending(session, ids=list(result.ordered))
+                orders = pending_claims.load(session, ids=list(result.ordered))
             for order in orders:
                 self._dispatcher.send(order)
 

@@ -14,7 +14,7 @@ from tonnage.capacity.pools.pool import is_backend_name
 from tonnage.ledger.db import database
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import backends, listings, reports, stored_volumes
+from tonnage.ledger.inventory import backends, listings, pending_claims, reports, stored_volumes
 from tonnage.ledger.locks import backend_notices, ledger_identity
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import AgentProcess, Hello, Listing, Receipt, Welcome
@@ -212,7 +212,7 @@ class Registration:
         if backend is None:
             return Receipt(accepted=False)
         with self._database.reading() as session:
-            pending = backends.load_pending(session, backend_id=backend.id)
+            pending = pending_claims.load(session, backend_id=backend.id)
             unlisted = stored_volumes.unlisted(session, message.backend, message.unmarked_pools, message.volumes)
         if unlisted:
             refusal = _wrong_storage(message.backend, unlisted, "holds none of them")

@@ -14,7 +14,7 @@ from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims.bookings import Booking
-from tonnage.ledger.inventory.backends import PendingClaim, SourceVolume
+from tonnage.ledger.inventory.pending_claims import PendingClaim, SourceVolume
 from tonnage.ledger.models import claim_verbs
 from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.cache.host_manager import HostManager

@@ -17,7 +17,7 @@ from sqlalchemy import orm
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends, drains
+from tonnage.ledger.inventory import backends, drains, pending_claims
 from tonnage.ledger.inventory.drains import DrainProgress
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
@@ -72,7 +72,7 @@ class OpenWork:
     """
 
     silent: frozenset[int]
-    pending: Sequence[backends.PendingClaim]
+    pending: Sequence[pending_claims.PendingClaim]
     unplaced: Sequence[str]
     draining: Sequence[str]
     drains: Mapping[str, DrainProgress]
@@ -107,9 +107,9 @@ class ClaimRecovery:
         """Read the open work; ``rows`` are the rows of all backends."""
         return OpenWork(
             silent=frozenset(row.id for row in rows if row.silence is None or row.silence > self._max_silence),
-            pending=backends.load_pending(session),
-            unplaced=backends.unplaced_volumes(session),
-            draining=backends.draining_volumes(session, self._settings.drain_concurrency, self._drained),
+            pending=pending_claims.load(session),
+            unplaced=pending_claims.unplaced_volumes(session),
+            draining=drains.next_volumes(session, self._settings.drain_concurrency, self._drained),
             drains=drains.load(session),
         )
 

@@ -16,7 +16,7 @@ from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.catalog.volume_types import TypeSpecs
 from tonnage.ledger.claims.group_backends import GroupState
-from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.ledger.inventory.pending_claims import SourceVolume
 from tonnage.scheduler.requests.affinity_order import AffinityOrder
 
 

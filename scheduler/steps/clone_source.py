@@ -6,7 +6,7 @@ from dataclasses import replace
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger.claims import clone_sources
-from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.ledger.inventory.pending_claims import SourceVolume
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, UnplacedVolume
 
 

@@ -11,7 +11,7 @@ from tonnage.capacity.topology import requirements
 from tonnage.filters import storage_class
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
-from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.ledger.inventory.pending_claims import SourceVolume
 from tonnage.rpc.messages import ExtendVolume, MigrateVolume
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, request_of, with_type

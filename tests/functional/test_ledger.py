@@ -29,7 +29,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database, dialects, schema
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, pending_claims
 from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.repair import backend_removal, database_copy
 from tonnage.rpc.messages import ExtendVolume
@@ -389,8 +389,8 @@ def test_more_ids_are_read_than_a_statement_has_parameters(ledger: sa.Engine) ->
         assert len(pools) == 2
         assert pool_counters.read(session, many) == {id: row.counters for id, row in pools.items()}
         assert [row.name for row in backends.load_backends(session, ids=many)] == [BACKEND]
-        pending = backends.load_pending(session, ids=[*map(str, many), *claims])
-        assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
+        pending = pending_claims.load(session, ids=[*map(str, many), *claims])
+        assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in pending_claims.load(session)]
         named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
         assert resolution.read_references(session, [named]).volumes.keys() == {pending[0].volume_id}
     locked = world.database.run(pool_locks.lock, many)

@@ -571,7 +571,7 @@ MUTATIONS = (
     ),
     Mutation(
         "The command of a move to grow has the size of its source.",
-        "ledger/inventory/backends.py",
+        "ledger/inventory/pending_claims.py",
         "moved_sizes.get(claim.volume_id)",
         "None",
         (guards.MOVES,),

@@ -28,7 +28,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A copy stays within the capacity of its claim.",
-        "ledger/inventory/backends.py",
+        "ledger/inventory/pending_claims.py",
         "size = size or claim.physical_gb or claim",
         "size = size or claim",
         (guards.CLONE_SOURCE,),

@@ -22,7 +22,7 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 from tonnage.rpc.messages import (
     REPORT_STEP,
     Answer,
@@ -348,14 +348,14 @@ class World:
             raise AssertionError("the world does not come to rest")
         self.report()
 
-    def sweep(self) -> tuple[list[backends.PendingClaim], list[str]]:
+    def sweep(self) -> tuple[list[pending_claims.PendingClaim], list[str]]:
         """Let a lease pass and have the scheduler look for claims that nobody works on."""
         self.now += LEASE
         for backend in self.hosts.backends():
             backend.last_seen = self.now
         self.hosts.update_statuses(self.now)
         with self.database.reading() as session:
-            pending, unplaced = backends.load_pending(session), backends.unplaced_volumes(session)
+            pending, unplaced = pending_claims.load(session), pending_claims.unplaced_volumes(session)
         self.dispatcher.catch_up(pending)
         return pending, unplaced
 

@@ -13,7 +13,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 from tonnage.ledger.repair import backend_removal
 
 VOLUME = "11111111-1111-1111-1111-111111111111"
@@ -70,7 +70,7 @@ def test_a_finished_migration_restores_a_volume_whose_source_was_removed(ledger:
     ledger.run(backend_removal.remove_backend, "h@one", 60.0)
     assert volume(ledger).status == "error"
     with ledger.reading() as session:
-        [pending] = backends.load_pending(session)
+        [pending] = pending_claims.load(session)
     assert pending.source is not None
     assert pending.source.pool_name == "a pool that is gone"
     ledger.run(operation_outcomes.apply, [EndedOperation(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, pending_claims
 from tonnage.ledger.locks import heartbeats
 from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import consistency_check, orphans, repairs, restore
@@ -59,7 +59,7 @@ def restored(world: World) -> set[tuple[str, str]]:
     ids = [row[0] for row in world.rows("SELECT id FROM claims WHERE state = 'pending'")]
     world.outcome_handler.abandon(ids)
     with world.database.reading() as session:
-        unplaced = backends.unplaced_volumes(session)
+        unplaced = pending_claims.unplaced_volumes(session)
     world.place([Retry(volume_id) for volume_id in unplaced])
     world.start_agent()
     world.settle()

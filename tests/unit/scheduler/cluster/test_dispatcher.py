@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from tests.unit.scheduler.world import LEASE, StoragePool, World
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 
 
 def test_commands_for_a_backend_that_was_down_are_sent_as_soon_as_it_is_up() -> None:
@@ -15,7 +15,7 @@ def test_commands_for_a_backend_that_was_down_are_sent_as_soon_as_it_is_up() -> 
     world.report()
     world.now += 1
     with world.database.reading() as session:
-        pending = backends.load_pending(session)
+        pending = pending_claims.load(session)
     world.dispatcher.catch_up(pending)
     # The agent cannot tell whether an earlier process of it has run the command.
     assert [(command.size_gb, command.sent_before) for command in world.agent.commands] == [(3, True)]
@@ -33,7 +33,7 @@ def test_a_command_without_news_for_a_lease_is_sent_again() -> None:
     world.create(3)
     world.lossy = False
     with world.database.reading() as session:
-        pending = backends.load_pending(session)
+        pending = pending_claims.load(session)
     world.now += LEASE - 1
     world.dispatcher.catch_up(pending)
     assert not world.agent.commands

@@ -8,7 +8,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import pending_claims
 from tonnage.rpc.messages import (
     Answer,
     BackendState,
@@ -249,6 +249,6 @@ def test_the_command_of_a_growing_move_is_sent_again_with_the_size_of_its_source
     fill(world, 20)
     done(world, extend(growing_volume, 25))
     with world.schedulers[0].core.database.reading() as session:
-        [claim] = backends.load_pending(session)
+        [claim] = pending_claims.load(session)
     assert claim.source is not None
     assert (claim.target_size_gb, claim.source.size_gb, claim.source.pool_name) == (25, 15, "both@b#p")
