@@ -23,7 +23,18 @@ settings.load_profile("tonnage")
 statement_cache.share_between_engines()
 sqlite_files.leave_to_the_kernel()
 
-_ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}
+_TESTS = pathlib.Path(__file__).parent
+
+#: For each folder or file the database on which only ``make test-heavy`` runs its tests. Tests of its statements, and
+#: those that name their databases themselves, run on all.
+_HEAVY_DATABASES = {
+    "functional/test_announcements.py": "mariadb",
+    "functional/test_docs.py": "mariadb",
+    "unit/extensions/cinder/quota": "postgresql",
+    "unit/extensions/history": "mariadb",
+}
+
+_ROOMS = {link.name for link in (_TESTS.parent / "tonnage").iterdir() if link.is_symlink()}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,6 +55,18 @@ def pytest_collection_finish() -> None:
     """Turn the collection of garbage on for all that the tests make. What was imported stays."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that run on a heavy database."""
+    file = item.path.relative_to(_TESTS)
+    databases = {_HEAVY_DATABASES.get(str(path)) for path in (file, *file.parents)} - {None}
+    arguments = {mark.args[0] for mark in item.iter_markers("parametrize")}
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    for fixture in {"database_url", "ledger_url"} - arguments:
+        if parameters.get(fixture) in databases:
+            item.add_marker(pytest.mark.heavy)
 
 
 @pytest.hookimpl(trylast=True)

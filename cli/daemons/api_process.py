@@ -166,9 +166,10 @@ def _run(conf: cfg.ConfigOpts, pipe: Connection, bus: socket.socket, others: tup
         except Exception:
             LOG.exception("The REST API cannot start")
             sys.exit(1)
-        LOG.info("The process of the REST API is %d", os.getpid())
         pipe.send_bytes(b"%s %s" % (_Answer.LISTENS.value, api.url.encode()))
         told[_Command.SERVE].wait()
+        # Not earlier: a standalone that cannot start says so in one line.
+        LOG.info("The process of the REST API is %d", os.getpid())
         for server in servers:
             server.start()
         pipe.send_bytes(_Answer.SERVES.value)

@@ -26,6 +26,10 @@ _CONFIGURATIONS = {
     ),
 }
 
+#: Each setting of the heavy configurations is in tests of its own too.
+_HEAVY = ("one-pool", "auto-ratio")
+_PARAMETERS = [pytest.param(name, marks=pytest.mark.heavy) if name in _HEAVY else name for name in _CONFIGURATIONS]
+
 
 class _FilesystemContract(contract.DriverContract):
     """The common fixtures of all configurations."""
@@ -52,7 +56,7 @@ def _folders(driver: Driver) -> dict[str, Path]:
 
 
 class TestFilesystemDriver(_FilesystemContract):
-    @pytest.fixture(params=list(_CONFIGURATIONS))
+    @pytest.fixture(params=_PARAMETERS)
     def make_driver(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[contract.MakeDriver]:
         volumes = tmp_path / "volumes"
         text = f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {volumes}\n{_CONFIGURATIONS[request.param]}\n"

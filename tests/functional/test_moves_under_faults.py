@@ -282,6 +282,7 @@ def cluster(
         yield tonnage
 
 
+@pytest.mark.heavy
 def test_the_standalone_is_emptied_while_copies_fail_and_it_is_killed() -> None:
     with deployment(4, Addresses()) as tonnage:
         tonnage.start()

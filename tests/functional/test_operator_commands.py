@@ -69,6 +69,7 @@ def results(run: Run, status: int, *, forked: bool = True) -> dict[str, Any]:
     return {check["check"]: check for check in told["checks"]}
 
 
+@on_one_database
 def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
     assert re.search("revision none|no database", run("tonnage-manage", "db", "check", status=3).output)
     assert list(results(run, status=2)) == ["Database schema"]

@@ -23,6 +23,7 @@ def test_the_interval_contains_its_share_and_beats_a_line_through_60_days(bench:
     assert mine.pinball < line.pinball
 
 
+@pytest.mark.heavy
 def test_few_alarms_are_false_and_most_full_pools_have_one(bench: Any) -> None:
     [mine] = [one for one in bench.alarms(30) if one.rule == "Tonnage, P >= 0.5"]
     assert mine.false_alarms <= 10

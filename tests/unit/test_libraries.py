@@ -151,6 +151,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return dict(zip(command_lines, runs, strict=True))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("program", [program for program, extras in _EXTRAS.items() if extras])
 def test_a_program_without_its_libraries_names_the_extra(core: dict[str, Run], program: str) -> None:
     status, output, errors = core[program]
@@ -160,12 +161,14 @@ def test_a_program_without_its_libraries_names_the_extra(core: dict[str, Run], p
     assert f"[{_EXTRAS[program]}]' (where another service" in line
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("command_line", _OF_THE_CORE)
 def test_commands_on_the_ledger_need_no_extra(core: dict[str, Run], command_line: str) -> None:
     end = core[command_line]
     assert _OF_THE_CORE[command_line] in end.output + end.errors
 
 
+@pytest.mark.heavy
 def test_a_command_names_the_extra_of_a_library_that_it_imports_late(core: dict[str, Run]) -> None:
     end = core[_LATE]
     [line] = end.errors.splitlines()

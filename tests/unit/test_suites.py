@@ -36,7 +36,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
     return pytester
 
 
-@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in a worker"])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-n1",), marks=pytest.mark.heavy)], ids=["in one process", "in a worker"]
+)
 def test_suites_that_did_not_run_are_named(run: pytest.Pytester, workers: tuple[str, ...]) -> None:
     result = run.runpytest_subprocess(*FAST, *workers)
     result.assert_outcomes(skipped=3)

@@ -14,7 +14,11 @@ from tonnage.drivers.filesystem import sparse_copy
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module", params=["here", "ext4", "xfs", "btrfs", "tmpfs"])
+#: The others take the ways of these two.
+@pytest.fixture(
+    scope="module",
+    params=["here", "xfs", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("ext4", "btrfs", "tmpfs"))],
+)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tmp_path = tmp_path_factory.mktemp("copies")
     if request.param == "here":

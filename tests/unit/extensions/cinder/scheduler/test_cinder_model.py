@@ -15,7 +15,7 @@ from tonnage.ledger import models
 runs = given(seed=st.integers(0, 2**32))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @runs
 def test_no_pool_ever_holds_more_than_its_size(seed: int) -> None:
     World(random.Random(seed)).play(250)
