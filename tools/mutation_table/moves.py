@@ -104,6 +104,20 @@ MUTATIONS = (
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(
+        "Copies that begin together count for one another.",
+        "extensions/moves/execution/plan_executor.py",
+        "                model.copy(volume, placement)\n",
+        "",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A move passes no bound of the pools as they are when it begins.",
+        "extensions/moves/planning/pool_model.py",
+        "        if not (candidates & self._allowed(volume))[index]:",
+        "        if not candidates[index]:",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
         "A plan with keep_forecast keeps room for the growth of pools.",
         "extensions/moves/planner.py",
         "        model.grow(growth)\n",

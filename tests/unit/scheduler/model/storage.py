@@ -23,15 +23,19 @@ class Copy:
 
 @dataclass
 class Storage:
-    """What pools draw on. ``name`` is None where one pool has it for itself."""
+    """What pools draw on. ``name`` is None where one pool has it for itself.
+
+    ``others_gb`` is the space that is used by something else than volumes.
+    """
 
     name: str | None
     total_gb: int
+    others_gb: int = 0
     pools: list["StoragePool"] = field(default_factory=list)
 
     @property
     def used_gb(self) -> int:
-        return sum(pool.used_gb for pool in self.pools)
+        return self.others_gb + sum(pool.used_gb for pool in self.pools)
 
     @property
     def provisioned_gb(self) -> int:

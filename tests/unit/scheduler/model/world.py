@@ -214,12 +214,16 @@ class World:
 
     # Rest.
 
-    def report_all(self) -> None:
-        """Start all agents, and let the schedulers know what each has."""
+    def start_agents(self) -> None:
+        """Start all agents, and let them join."""
         for backend in self.agents:
             agent = self.start_agent(backend)
             while not agent.joined:
                 self.join(agent, self.schedulers[0])
+
+    def report_all(self) -> None:
+        """Start all agents, and let the schedulers know what each has."""
+        self.start_agents()
         # By the second report each agent has been told which storages it shares.
         for _ in range(2):
             for each in self.agents.values():

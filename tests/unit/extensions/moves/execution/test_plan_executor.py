@@ -8,6 +8,7 @@ from tests.unit.extensions.moves.execution.plan_world import PLAN, PlanWorld, po
 from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.turns import Killed
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.tables import MoveStepRow
 from tonnage.rpc.messages import DeleteVolume
@@ -159,6 +160,20 @@ def test_a_step_that_no_longer_holds_is_replaced() -> None:
     assert [row[:4] for row in rows] == [(10, 1, B, "moved"), (8, 1, C, "skipped"), (8, 2, B, "moved")]
     assert "CapacityFilter refused 1" in rows[1][4]
     assert "no volume" in plans.message()
+
+
+def test_copies_that_begin_together_count_for_one_another() -> None:
+    """By its promises the pool takes both volumes, but others have written there since the plan was made."""
+    plans = PlanWorld({A: pool(100), B: pool(40, ratio=3.0)}, Calculation.STANDARD)
+    plans.report_all()
+    plans.fill({A: [10, 9]})
+    plans.apply("empty", target=A)
+    plans.pools[B].storage.others_gb = 25
+    plans.report_everything()
+    plans.executor(plans.schedulers[0]).work()
+    assert [row[2:] for row in plans.steps()] == [(10, "moving"), (9, "waiting")]
+    [(message,)] = plans.rows("SELECT message FROM move_steps WHERE state = 'waiting'")
+    assert message == f"9 GiB thin would go to {B}, where a copy of 9 GiB passes a bound: 5.0 GiB are free"
 
 
 def test_a_volume_that_is_gone_needs_no_move() -> None:

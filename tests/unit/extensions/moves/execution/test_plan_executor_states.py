@@ -23,17 +23,30 @@ from tests.unit.scheduler.model import admission, checks
 from tests.unit.scheduler.model.storage import Fate
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.extensions.moves.records import plan_records, tables
-from tonnage.rpc.messages import DeleteVolume, ExtendVolume
+from tonnage.rpc.messages import BackendReport, DeleteVolume, ExtendVolume
 
 _PICK = st.integers(0, 1000)
+#: Of each pool its GiB, its ratio, whether it is thin, its reserve in percent, and how many GiB others leave of it.
 _POOLS = st.lists(
-    st.tuples(st.integers(15, 40), st.sampled_from([1.0, 1.5, 2.0]), st.booleans(), st.sampled_from([0, 10])),
+    st.tuples(
+        st.integers(15, 40),
+        st.sampled_from([2.0, 3.0, 1.0]),
+        st.sampled_from([True, True, False]),
+        st.sampled_from([0, 10]),
+        st.sampled_from([6, 10, 40]),
+    ),
     min_size=2,
     max_size=4,
 )
-_SIZES = st.lists(st.integers(1, 9), max_size=6)
+_SIZES = st.lists(st.integers(1, 9), min_size=2, max_size=7)
+#: GiB that others leave of a pool.
+_LEFT = st.integers(0, 14)
 _GOALS = st.sampled_from(["empty", "empty", "relieve", "balance", "fit"])
+
+#: A plan: its goal, the place of its pool, and a number that the goal needs.
+_PLANS = st.tuples(_GOALS, _PICK, st.integers(1, 80))
 
 #: Rounds within which all plans have ended when nothing else happens, and the seconds between two of them.
 _ROUNDS, _SECONDS = 60, 45
@@ -44,24 +57,46 @@ class Plans(RuleBasedStateMachine):
 
     world: PlanWorld
 
-    @initialize(pools=_POOLS, sizes=_SIZES, calculation=st.sampled_from(Calculation))
-    def begin(self, pools: list[tuple[int, float, bool, int]], sizes: list[int], calculation: Calculation) -> None:
-        self.names = [f"h{number}@b#p" for number in range(len(pools))]
+    @initialize(
+        pools=_POOLS,
+        sizes=_SIZES,
+        calculation=st.sampled_from(Calculation),
+        plan=_PLANS,
+        later=st.none() | st.tuples(_PICK, _LEFT),
+    )
+    def begin(
+        self,
+        pools: list[tuple[int, float, bool, int, int]],
+        sizes: list[int],
+        calculation: Calculation,
+        plan: tuple[str, int, int],
+        later: tuple[int, int] | None,
+    ) -> None:
+        # Two backends, so that volumes move within a backend and between two.
+        self.names = [f"h{number % 2}@b#p{number}" for number in range(len(pools))]
         self.world = PlanWorld(
             {
                 name: storage_pool(total, ratio=ratio if thin else 1.0, thin=thin, reserved_percentage=reserved)
-                for name, (total, ratio, thin, reserved) in zip(self.names, pools, strict=True)
+                for name, (total, ratio, thin, reserved, _) in zip(self.names, pools, strict=True)
             },
             calculation,
             schedulers=2,
         )
-        self.world.report_all()
-        self.place(sizes)
+        self.world.start_agents()
         self.world.report_everything()
-
-    def place(self, sizes: list[int]) -> None:
-        """Create volumes wherever the scheduler places them."""
         self.world.place(self.world.schedulers[0], *(self.world.create_message(size) for size in sizes))
+        self.world.report_everything()
+        for name, (*_, left) in zip(self.names, pools, strict=True):
+            self._write(name, left)
+        self.world.report_everything()
+        self._apply(*plan)
+        if later is not None:
+            self.others_write(*later, pick=0)
+
+    def _write(self, pool: str, left: int) -> None:
+        """Something else than volumes uses the storage of a pool until no more than so many GiB are free."""
+        storage = self.world.pools[pool].storage
+        storage.others_gb = max(0, storage.total_gb - (storage.used_gb - storage.others_gb) - left)
 
     def scheduler(self, pick: int) -> Any:
         return self.world.schedulers[pick % len(self.world.schedulers)]
@@ -92,24 +127,35 @@ class Plans(RuleBasedStateMachine):
             scheduler.thread.turn()
             assert isinstance(future.exception(), errors.TonnageError | None)
 
+    @rule(pool=_PICK, left=st.integers(0, 12), pick=_PICK)
+    def others_write(self, pool: int, left: int, pick: int) -> None:
+        name = self.names[pool % len(self.names)]
+        self._write(name, left)
+        agent = self.world.agents[backend_of(name)]
+        if agent is not None and agent.joined:
+            self.world.report(agent)
+            for letter in [letter for letter in self.world.bus if isinstance(letter.content, BackendReport)]:
+                self.world.bus.remove(letter)
+                self.world.deliver(letter, self.scheduler(pick))
+        self.carry_on(pick)
+
     # Administrators.
 
-    @rule(
-        goal=_GOALS,
-        pool=_PICK,
-        number=st.integers(1, 80),
-        moves=st.integers(1, 3),
-        failures=st.sampled_from([1, 3, 1000]),
-    )
-    def apply(self, goal: str, pool: int, number: int, moves: int, failures: int) -> None:
-        name = self.names[pool % len(self.names)]
+    @rule(plan=_PLANS, moves=st.integers(1, 3), failures=st.sampled_from([1, 3, 1000]))
+    def apply(self, plan: tuple[str, int, int], moves: int, failures: int) -> None:
+        self._apply(*plan, moves=moves, failures=failures)
+
+    def _apply(self, goal: str, pool: int, number: int, *, moves: int = 2, failures: int = 1000) -> None:
+        # Most plans need volumes.
+        used = sorted(set(self.world.places().values())) or self.names
+        name = used[pool % len(used)]
         arguments: dict[str, Any] = {
             "empty": {"target": name},
             "relieve": {"pool": name, "below": number, "bound": "promised"},
             "balance": {"points": number % 20},
             "fit": {"size": 1 + number // 3},
         }[goal]
-        limits = {"moves": moves, "moves_per_backend": 1 + moves % 2, "failures": failures}
+        limits = {"moves": moves, "moves_per_backend": 1 + moves % 3, "failures": failures}
         with contextlib.suppress(errors.Conflict):
             self.world.apply(goal, new_id(), limits, **arguments)
 
@@ -170,9 +216,11 @@ class Plans(RuleBasedStateMachine):
         if joined:
             self.world.report(joined[agent % len(joined)])
 
-    @rule()
-    def come_to_rest(self) -> None:
+    @rule(pick=_PICK)
+    def come_to_rest(self, pick: int) -> None:
+        """Everything arrives, and plans go on."""
         self.world.report_everything()
+        self.carry_on(pick)
 
     @rule(seconds=st.sampled_from([1, 5, 30]), pick=_PICK)
     def pass_time(self, seconds: int, pick: int) -> None:
@@ -222,7 +270,7 @@ class Plans(RuleBasedStateMachine):
             if number % 10 == 9:
                 world.settle()
         plan_checks.check_ended(world)
-        world.settle(least_rounds=1)
+        world.settle(least_rounds=0)
         checks.check_at_rest(world, (), (), {})
 
     def _check_goal(self, plan_id: str) -> None:
@@ -242,16 +290,16 @@ class Plans(RuleBasedStateMachine):
             assert admission.promised(row) <= limit * plan.arguments["below"] / 100 + 1e-6, row
 
 
-def _settings(examples: int) -> settings:
-    return settings(max_examples=examples, stateful_step_count=30, deadline=None)
+def _settings(examples: int, steps: int = 30) -> settings:
+    return settings(max_examples=examples, stateful_step_count=steps, deadline=None)
 
 
-Plans.TestCase.settings = _settings(settings().max_examples // 10)
+# An example of 30 steps takes half a second of processor.
+Plans.TestCase.settings = _settings(settings().max_examples // 10, 15)
 TestPlans = pytest.mark.timeout(600)(Plans.TestCase)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("block", range(5))
 def test_many_plans(block: int) -> None:
-    """An example takes half a second of processor."""
     run_state_machine_as_test(Plans, settings=_settings(100))
