@@ -1,92 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The goal of a plan and its arguments on a command line."""
+"""The goal of a plan and its arguments on a command line, as the goals declare them."""
 
 import argparse
-from collections.abc import Collection, Mapping
+from collections import defaultdict
 from typing import Any
 
+from tonnage.capacity import errors
 from tonnage.cli.simulation import argument_types
+from tonnage.extensions.moves.goals import goal_loader
+from tonnage.extensions.moves.goals.arguments import Argument
 
-#: The bounds of a pool.
-BOUNDS = ("physical", "promised")
-
-#: The options of the goals of Tonnage; an out-of-tree goal may take any.
-_OPTIONS: Mapping[str, Collection[str]] = {
-    "empty": (),
-    "relieve": ("below", "bound"),
-    "balance": ("points", "zone"),
-    "fit": ("zone", "type", "count"),
-}
+#: The names of the parsed options in the namespace begin with this: goals are free to call them what they like.
+_PREFIX = "goal_"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the goal and its arguments to a parser."""
-    parser.add_argument("goal", type=argument_types.name, metavar="GOAL", help="empty, relieve, balance or fit")
+    names = goal_loader.names()
     parser.add_argument(
-        "subjects",
-        nargs="*",
-        type=argument_types.name,
-        metavar="SUBJECT",
-        help="host@backend#pool, host@backend, or for the goal fit the GiB of each volume",
+        "goal", type=argument_types.name, metavar="GOAL", help=f"{', '.join(names[:-1])} or {names[-1]}"
     )
-    parser.add_argument("--below", type=_percent, metavar="PERCENT", help="relieve: the share of the bound")
-    parser.add_argument("--bound", choices=BOUNDS, help="relieve: the bound (default: physical)")
     parser.add_argument(
-        "--points",
-        type=_percent,
-        metavar="POINTS",
-        help="balance: percent of its limit that a pool may be above the mean (default: 10)",
+        "subjects", nargs="*", type=argument_types.name, metavar="SUBJECT", help=_of_goals(_subjects(names))
     )
-    parser.add_argument("--zone", type=argument_types.name, help="balance, fit: the availability zone")
-    parser.add_argument("--type", type=argument_types.name, help="fit: the volume type, by name or id")
+    for option, declared in _options(names).items():
+        first = next(iter(declared.values()))
+        # It may be a list for one goal, and a single value for another.
+        default = "" if first.default in (None, "") else f" (default: {first.default})"
+        parser.add_argument(
+            f"--{option}",
+            dest=_PREFIX + option,
+            action="append",
+            metavar=first.metavar,
+            help=(_of_goals(declared) + default).replace("%", "%%"),
+        )
     parser.add_argument(
         "--keep-forecast", action="store_true", help="keep room for the upper range of the forecast of each pool"
     )
-    parser.add_argument("--count", type=argument_types.count(1000), metavar="N", help="fit: so many volumes")
+
+
+def _subjects(names: list[str]) -> dict[str, Argument]:
+    """Return the subjects by the goals that have them."""
+    return {name: goal_loader.find(name).arguments[0] for name in names}
+
+
+def _options(names: list[str]) -> dict[str, dict[str, Argument]]:
+    """Return the options, each with the goals that have it and their arguments."""
+    options: dict[str, dict[str, Argument]] = defaultdict(dict)
+    for name in names:
+        for argument in goal_loader.find(name).arguments[1:]:
+            options[argument.option_name][name] = argument
+    return options
+
+
+def _of_goals(declared: dict[str, Argument]) -> str:
+    """Return the meaning of an argument, with the goals that have it."""
+    goals: dict[str, list[str]] = defaultdict(list)
+    for goal, argument in declared.items():
+        goals[argument.summary].append(goal)
+    return "; ".join(f"{', '.join(names)}: {summary}" for summary, names in goals.items())
 
 
 def read(parser: argparse.ArgumentParser, parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the goal and its arguments as the REST API takes them.
 
-    A wrong number of subjects is a usage error, and so is an option that the goal does not take.
+    Wrong ones are usage errors: an unknown goal, a wrong number of subjects, an option that the goal does not take or
+    that it requires, and a wrong value.
     """
-    names = {"below": "below", "bound": "bound", "points": "points", "zone": "zone", "type": "volume_type"}
-    values = {name: getattr(parsed_args, option) for option, name in {**names, "count": "count"}.items()}
-    arguments = {name: value for name, value in values.items() if value is not None}
+    goal = parsed_args.goal
+    try:
+        subject, *others = goal_loader.find(goal).arguments
+    except errors.InvalidInput as error:
+        parser.error(error.message)
+    arguments = _subject(parser, goal, subject, parsed_args.subjects)
+    prefix = len(_PREFIX)
+    words = {
+        name[prefix:]: value
+        for name, value in vars(parsed_args).items()
+        if name.startswith(_PREFIX) and value is not None
+    }
+    for argument in others:
+        option = argument.option_name
+        if (texts := words.pop(option, None)) is not None:
+            arguments[argument.name] = _value(parser, f"--{option}", argument, texts)
+        elif argument.default is None:
+            parser.error(f"the goal {goal} takes --{option} {argument.metavar}")
+    for option in words:
+        parser.error(f"the goal {goal} takes no --{option}")
     if parsed_args.keep_forecast:
         arguments["keep_forecast"] = True
-    goal, subjects = parsed_args.goal, parsed_args.subjects
-    options = (*names, "count")
-    for option in options:
-        if getattr(parsed_args, option) is not None and option not in _OPTIONS.get(goal, options):
-            parser.error(f"the goal {goal} takes no --{option}")
-    if goal == "relieve" and parsed_args.below is None:
-        parser.error("the goal relieve takes --below PERCENT")
-    if goal == "balance":
-        if subjects:
-            arguments["pools"] = subjects
-    elif len(subjects) != 1:
-        hint = "" if goal in _OPTIONS else f"; the goals of Tonnage are {', '.join(_OPTIONS)}"
-        parser.error(f"the goal {goal} takes one SUBJECT, not {len(subjects)}{hint}")
-    else:
-        name = {"empty": "target", "fit": "size"}.get(goal, "pool")
-        arguments[name] = _size(parser, subjects[0]) if name == "size" else subjects[0]
     return {"goal": goal, "arguments": arguments}
 
 
-def _size(parser: argparse.ArgumentParser, text: str) -> int:
-    try:
-        return argument_types.size(text)
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"argument SUBJECT: {error}")
+def _subject(parser: argparse.ArgumentParser, goal: str, subject: Argument, words: list[str]) -> dict[str, Any]:
+    if subject.is_list:
+        return {subject.name: _value(parser, "SUBJECT", subject, words)} if words else {}
+    if len(words) != 1:
+        parser.error(f"the goal {goal} takes one SUBJECT, not {len(words)}: {subject.summary}")
+    return {subject.name: _value(parser, "SUBJECT", subject, words)}
 
 
-def _percent(text: str) -> float:
-    """Parse a number from 0 to 100."""
+def _value(parser: argparse.ArgumentParser, name: str, argument: Argument, texts: list[str]) -> Any:
+    """Return the value of the last text, or the joined values of all if it is a list."""
     try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to 100")
-    return number
+        values = [argument.parse(text) for text in texts]
+        return [part for value in values for part in value] if argument.is_list else values[-1]
+    except errors.InvalidInput as error:
+        parser.error(f"argument {name}: {error.message}")

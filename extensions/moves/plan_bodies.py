@@ -12,6 +12,7 @@ from tonnage.api.http.cached_answers import text_of_time
 from tonnage.api.schemas import response_bodies
 from tonnage.api.schemas.fields import Body, Key, Scalar
 from tonnage.capacity import type_conversion
+from tonnage.extensions.moves.goals import goal_loader
 from tonnage.extensions.moves.planning.plan import MovePlan
 from tonnage.extensions.moves.records import plan_details, plan_limits, plan_progress, plan_records, tables
 from tonnage.extensions.moves.records.hours import Hours
@@ -52,6 +53,12 @@ class NewLimits(Body, omit_defaults=True):
     failures: _Number | UnsetType = UNSET
 
 
+def _arguments() -> str:
+    """Return the arguments of the installed goals in words."""
+    goals = ((name, goal_loader.find(name).arguments) for name in goal_loader.names())
+    return "; ".join(f"{name} takes {', '.join(argument.name for argument in declared)}" for name, declared in goals)
+
+
 class NewPlan(Body):
     """The name of a goal, and its arguments; the page about moves has them.
 
@@ -59,7 +66,9 @@ class NewPlan(Body):
     """
 
     goal: Key
-    arguments: dict[Key, Scalar | list[Scalar]] = msgspec.field(default_factory=dict)
+    arguments: Annotated[dict[Key, Scalar | list[Scalar]], Meta(description=_arguments())] = msgspec.field(
+        default_factory=dict
+    )
     apply: bool | UnsetType = UNSET
     limits: NewLimits | UnsetType = UNSET
 

@@ -11,11 +11,12 @@ from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation.argument_types import FOUND
 from tonnage.extensions.moves import goal_arguments
+from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED
 
 
 def _level(pool: str, bound: str) -> Column:
-    used = "promised_gb" if bound == "promised" else "used_gb"
-    limit = "promise_limit_gb" if bound == "promised" else "physical_limit_gb"
+    used = "promised_gb" if bound == PROMISED else "used_gb"
+    limit = "promise_limit_gb" if bound == PROMISED else "physical_limit_gb"
 
     def share(row: Mapping[str, Any]) -> float | None:
         level = row.get(f"{pool}_level")
@@ -38,7 +39,7 @@ COLUMNS: Sequence[Column] = (
     Column("source", lambda row: row.get("source") or row.get("pool"), "from"),
     Column("target", lambda row: row.get("target"), "to", lambda row: row.get("target") or "stays"),
     Column("after", lambda row: row.get("after"), "after", lambda row: ", ".join(map(str, row.get("after") or ()))),
-    *(_level(pool, bound) for pool in ("source", "target") for bound in goal_arguments.BOUNDS),
+    *(_level(pool, bound) for pool in ("source", "target") for bound in (PHYSICAL, PROMISED)),
     Column("reason", lambda row: row["reason"], "why", width=60),
 )
 

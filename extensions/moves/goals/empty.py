@@ -2,15 +2,18 @@
 """The goal to empty a pool or a backend, for maintenance or the end of its life."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tonnage.extensions.moves.goals import pool_names
-from tonnage.extensions.moves.goals.goal import Arguments, Goal
-from tonnage.extensions.moves.planning import room
-from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
+from tonnage.extensions.moves.goals.arguments import Text
+from tonnage.extensions.moves.goals.goal import Goal
 from tonnage.extensions.moves.planning.plan import MovePlan
-from tonnage.extensions.moves.planning.pool_model import PoolModel
+
+if TYPE_CHECKING:
+    from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
+    from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 
 class Empty(Goal):
@@ -22,12 +25,12 @@ class Empty(Goal):
 
     name = "empty"
     summary = "move all volumes out of a pool or a backend"
+    arguments = (Text(name="target", summary="a pool or a backend"),)
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._target = arguments.text("target")
-        arguments.end()
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._target = values["target"]
 
-    def plan(self, model: PoolModel) -> MovePlan:
+    def plan(self, model: "PoolModel") -> MovePlan:
         pools = pool_names.of_pool_or_backend(model.pools, self._target)
         model.sources.update(pools)
         model.load_volumes(pools)
@@ -69,7 +72,7 @@ _ORDERS = [
 ]
 
 
-def _with_the_best_order(model: PoolModel, volumes: Sequence[PlacedVolume]) -> dict[PlacedVolume, str]:
+def _with_the_best_order(model: "PoolModel", volumes: "Sequence[PlacedVolume]") -> "dict[PlacedVolume, str]":
     """Move the volumes in the order that leaves the fewest GiB, then copies the fewest; return those that stay."""
     costs = []
     for number, order in enumerate(_ORDERS):
@@ -80,7 +83,7 @@ def _with_the_best_order(model: PoolModel, volumes: Sequence[PlacedVolume]) -> d
     return _move_all(model, volumes, _ORDERS[min(costs)[-1]])
 
 
-def _move_all(model: PoolModel, volumes: Sequence[PlacedVolume], order: _Order) -> dict[PlacedVolume, str]:
+def _move_all(model: "PoolModel", volumes: "Sequence[PlacedVolume]", order: _Order) -> "dict[PlacedVolume, str]":
     """Move volumes, and return those that no pool takes, with the reasons."""
     staying: dict[PlacedVolume, str] = {}
     if order.fewest_pools_first:
@@ -96,8 +99,10 @@ def _move_all(model: PoolModel, volumes: Sequence[PlacedVolume], order: _Order) 
     return staying
 
 
-def _moved_with_room(model: PoolModel, volume: PlacedVolume) -> bool:
+def _moved_with_room(model: "PoolModel", volume: "PlacedVolume") -> bool:
     """Move a volume for which other moves make room, and return whether that is possible."""
+    from tonnage.extensions.moves.planning import room
+
     if volume.spec is None:
         return False
     length = len(model)

@@ -2,15 +2,17 @@
 """The goal to make room for volumes that would be refused now."""
 
 import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tonnage.capacity import units
 from tonnage.capacity.decision import Placement
-from tonnage.extensions.moves.goals.goal import Arguments, Goal
-from tonnage.extensions.moves.planning import room
+from tonnage.extensions.moves.goals.arguments import Text, Whole
+from tonnage.extensions.moves.goals.goal import Goal
 from tonnage.extensions.moves.planning.plan import MovePlan
-from tonnage.extensions.moves.planning.pool_model import PoolModel
-from tonnage.rpc.messages import CreateVolume
-from tonnage.scheduler.decisions import resolution
+
+if TYPE_CHECKING:
+    from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 #: Most volumes of one question.
 _MOST = 1000
@@ -21,15 +23,22 @@ class Fit(Goal):
 
     name = "fit"
     summary = "move volumes so that a request finds a pool that would be refused now"
+    arguments = (
+        Whole(name="size", summary="the GiB of each volume", most=units.MAX_SIZE_GB),
+        Text(name="volume_type", summary="the volume type, by name or id", option="type", default=""),
+        Text(name="zone", summary="the availability zone", default=""),
+        Whole(name="count", summary="so many volumes", most=_MOST, default=1),
+    )
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._size = arguments.whole("size", most=units.MAX_SIZE_GB)
-        self._count = arguments.whole("count", 1, most=_MOST)
-        self._type = arguments.text("volume_type", "")
-        self._zone = arguments.text("zone", "")
-        arguments.end()
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._size, self._count = values["size"], values["count"]
+        self._type, self._zone = values["volume_type"], values["zone"]
 
-    def plan(self, model: PoolModel) -> MovePlan:
+    def plan(self, model: "PoolModel") -> MovePlan:
+        from tonnage.extensions.moves.planning import room
+        from tonnage.rpc.messages import CreateVolume
+        from tonnage.scheduler.decisions import resolution
+
         message = CreateVolume(
             request_id="",
             volume_id=str(uuid.uuid4()),

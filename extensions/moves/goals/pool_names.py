@@ -2,16 +2,19 @@
 """The pools that an argument of a goal names."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
-from tonnage.capacity.pools.pool_table import PoolTable
+
+if TYPE_CHECKING:
+    from tonnage.capacity.pools.pool_table import PoolTable
 
 #: Most pools of a backend that an error names.
 _MOST_POOLS = 5
 
 
-def of_pool_or_backend(pools: PoolTable, name: str) -> list[str]:
+def of_pool_or_backend(pools: "PoolTable", name: str) -> list[str]:
     """Return the pool with this name, or the pools of the backend with this name.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
@@ -25,7 +28,7 @@ def of_pool_or_backend(pools: PoolTable, name: str) -> list[str]:
     return of_backend
 
 
-def require(pools: PoolTable, names: Sequence[str]) -> None:
+def require(pools: "PoolTable", names: Sequence[str]) -> None:
     """Raise :class:`~tonnage.capacity.errors.NotFound` for a pool that is not there."""
     for name in names:
         if pools.index(name) is not None:
@@ -38,5 +41,5 @@ def require(pools: PoolTable, names: Sequence[str]) -> None:
         raise errors.NotFound(f"pool {name} could not be found: no report has named it")
 
 
-def _of_backend(pools: PoolTable, name: str) -> list[str]:
+def _of_backend(pools: "PoolTable", name: str) -> list[str]:
     return sorted(pool for pool in pools.names if backend_of(pool) == name)

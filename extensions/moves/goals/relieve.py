@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The goal to bring a pool below a share of one of its bounds."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from tonnage.extensions.moves.goals import pool_names
-from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED, Arguments, LevelGoal
-from tonnage.extensions.moves.planning import room
-from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
+from tonnage.extensions.moves.goals.arguments import Percent, Text, Word
+from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED, LevelGoal
 from tonnage.extensions.moves.planning.plan import MovePlan
-from tonnage.extensions.moves.planning.pool_model import PoolModel
+
+if TYPE_CHECKING:
+    from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
+    from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 
 class Relieve(LevelGoal):
@@ -18,14 +23,18 @@ class Relieve(LevelGoal):
 
     name = "relieve"
     summary = "move volumes out of a pool until it is below a share of its bound"
+    arguments = (
+        Text(name="pool", summary="the pool"),
+        Percent(name="below", summary="the share of the bound"),
+        Word(name="bound", summary="the bound", words=(PHYSICAL, PROMISED), default=PHYSICAL),
+    )
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._pool = arguments.text("pool")
-        self._below = arguments.number("below", most=100)
-        self.bound = arguments.word("bound", (PHYSICAL, PROMISED), PHYSICAL)
-        arguments.end()
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._pool, self._below, self.bound = values["pool"], values["below"], values["bound"]
 
-    def plan(self, model: PoolModel) -> MovePlan:
+    def plan(self, model: "PoolModel") -> MovePlan:
+        from tonnage.extensions.moves.planning import room
+
         pool_names.require(model.pools, [self._pool])
         model.sources.add(self._pool)
         text = f"relieve {self._pool} until at most {self._below:g} % of its {self.bound} bound are used"
@@ -40,7 +49,7 @@ class Relieve(LevelGoal):
             return model.plan(text, f"{share} are used", is_reached=True)
         written = min(1.0, used / promised) if (promised := model.level(self._pool).promised_gb) > 0 else 0.0
 
-        def freed(volume: PlacedVolume) -> float:
+        def freed(volume: "PlacedVolume") -> float:
             is_whole = volume.is_thick or self.bound == PROMISED
             return volume.size_gb if is_whole else volume.size_gb * written
 

@@ -1,38 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of goals."""
-
-from collections.abc import Callable
-from typing import Any
+"""The goals as plug-ins, and the shares of bounds."""
 
 import pytest
 
-from tonnage.capacity import errors
-from tonnage.extensions.moves.goals.goal import Arguments
+from tests.unit.extensions.moves.clouds import Cloud
+from tonnage.extensions.moves.goals import goal_loader
+from tonnage.extensions.moves.goals.balance import Balance
+from tonnage.extensions.moves.goals.relieve import Relieve
 
 
-def test_arguments_are_read_with_their_defaults() -> None:
-    arguments = Arguments({"pool": "p", "below": 80, "count": 2, "pools": ["a"]})
-    assert arguments.text("pool") == "p"
-    assert arguments.number("below", most=100) == 80.0
-    assert arguments.whole("count", most=5) == 2
-    assert arguments.texts("pools") == ["a"]
-    assert (arguments.texts("others"), arguments.word("bound", ("physical",), "physical")) == ([], "physical")
-    arguments.end()
+@pytest.mark.parametrize("name", goal_loader.names())
+def test_a_goal_declares_its_name_and_its_arguments(name: str) -> None:
+    goal = goal_loader.find(name)
+    assert (goal.name, bool(goal.summary)) == (name, True)
+    names = [argument.name for argument in goal.arguments]
+    assert len(set(names)) == len(names) == len({argument.option_name for argument in goal.arguments})
+    assert all(argument.takes(argument.default) for argument in goal.arguments if argument.default is not None)
 
 
-@pytest.mark.parametrize(
-    ("read", "message"),
-    [
-        (lambda arguments: arguments.text("none"), "none is None: expected a text"),
-        (lambda arguments: arguments.text("empty"), "empty is '': expected a text"),
-        (lambda arguments: arguments.texts("number"), "number is 7: expected a list of texts"),
-        (lambda arguments: arguments.number("number", least=8), "number is 7: expected a number of at least 8"),
-        (lambda arguments: arguments.number("empty"), "empty is '': expected a number of at least 0"),
-        (lambda arguments: arguments.whole("half", most=9), r"half is 1\.5: expected a whole number"),
-        (lambda arguments: arguments.word("empty", ("a", "b"), "a"), "empty is '': expected a or b"),
-        (lambda arguments: arguments.end(), "the goal has no argument empty, half, number"),
-    ],
-)
-def test_wrong_arguments_are_named_with_their_value(read: Callable[[Arguments], Any], message: str) -> None:
-    with pytest.raises(errors.InvalidInput, match=f"^{message}$"):
-        read(Arguments({"number": 7, "empty": "", "half": 1.5}))
+def test_the_share_is_that_of_the_bound() -> None:
+    model = Cloud().add("a", 100, [40, 20], thin=True, ratio=2.0, written=0.5).model()
+    balance = Balance({"pools": [], "zone": "", "points": 10})
+    assert balance.used_and_limit(model, "h@a#p") == (60.0, 200.0)
+    relieve = Relieve({"pool": "h@a#p", "below": 10, "bound": "physical"})
+    assert relieve.used_and_limit(model, "h@a#p") == (30.0, 100.0)
