@@ -98,9 +98,10 @@ class Cluster:
         spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
         self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
 
-    def add_priority(self, name: str, value: int) -> None:
+    def add_priority(self, name: str, value: int, preemption_policy: str = "PreemptLowerPriority") -> None:
         """Add a priority class."""
-        priority = client.V1PriorityClass(metadata=client.V1ObjectMeta(name=name), value=value)
+        metadata = client.V1ObjectMeta(name=name)
+        priority = client.V1PriorityClass(metadata=metadata, value=value, preemption_policy=preemption_policy)
         client.SchedulingV1Api(self.api).create_priority_class(priority)
         self._priorities.append(name)
 

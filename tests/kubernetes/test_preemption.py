@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evictions for pods of a high priority, with a real kube-scheduler: nobody has to go for nothing.
 
-kube-scheduler 1.20.2 as it is asks no extender about evictions, so these tests use one with the fix of 1.20.10.
+kube-scheduler 1.20.2 as it is asks no extender about evictions, so most tests use one with the fix of 1.20.10. With the
+other one the pods whose volumes need room have a class that never preempts.
 """
 
 import time
@@ -35,9 +36,23 @@ def scheduler(
     extenders = [{**extender, "nodeCacheCapable": is_capable}]
     with installation.scheduler(kubelet, images.FIXED_SCHEDULER, extenders=extenders) as name:
         yield name
-        # It decides about pods: it has not ended by a panic.
-        cluster.add_pod("last", name, priority="high")
-        wait_until(lambda: cluster.node_of("last") is not None, "the last pod is bound")
+        still_decides(cluster, name, "high")
+
+
+@pytest.fixture
+def unfixed_scheduler(kubelet: Kubelet, cluster: Cluster, tonnage: Installation) -> Iterator[str]:
+    """kube-scheduler 1.20.2 as it is; it still runs at the end."""
+    cluster.add_priority("low", 10)
+    cluster.add_priority("high", 1000, "Never")
+    with installation.scheduler(kubelet) as name:
+        yield name
+        still_decides(cluster, name, "high")
+
+
+def still_decides(cluster: Cluster, scheduler: str, priority: str) -> None:
+    """Wait until a kube-scheduler has placed one more pod: it has not ended by a panic."""
+    cluster.add_pod("last", scheduler, priority=priority)
+    wait_until(lambda: cluster.node_of("last") is not None, "the last pod is bound")
 
 
 def fill(cluster: Cluster, scheduler: str, *nodes: str, cpu: str, grace_seconds: int = 0) -> set[str]:
@@ -71,6 +86,28 @@ def test_nobody_is_evicted_for_volumes_that_fit_nowhere(
     cluster.add_pod("high", scheduler, priority="high", cpu="1", data="6Gi")
     tried_for_a_while(cluster, "high")
     assert (cluster.pods(), cluster.node_of("high")) == ({*lower, "high"}, None)
+
+
+@pytest.mark.parametrize("cpu", ["1", "100m"])
+def test_nobody_is_evicted_for_a_class_that_never_preempts(
+    cluster: Cluster, tonnage: Installation, unfixed_scheduler: str, cpu: str
+) -> None:
+    lower = fill(cluster, unfixed_scheduler, *NODES, cpu=cpu)
+    tonnage.set_capacities(**dict.fromkeys(NODES, "1Gi"))
+    cluster.add_pod("high", unfixed_scheduler, priority="high", cpu="1", data="6Gi")
+    tried_for_a_while(cluster, "high")
+    assert (cluster.pods(), cluster.node_of("high")) == ({*lower, "high"}, None)
+    # It is placed without an eviction.
+    cluster.add_nodes("n4", cpu="2")
+    provisioner = Provisioner(cluster, n4="10Gi")
+    tonnage.set_capacities(n4="10Gi")
+
+    def bound() -> bool:
+        provisioner.run_once()
+        return cluster.node_of("high") is not None
+
+    wait_until(bound, "the pod is bound")
+    assert (cluster.node_of("high"), cluster.pods()) == ("n4", {*lower, "high"})
 
 
 def test_nobody_is_evicted_for_volumes_that_fit_only_one_by_one(

@@ -289,6 +289,27 @@ MUTATIONS = (
         (guards.CLAIMS_SINCE_THE_LAST_CLAIM,),
     ),
     Mutation(
+        "A claim locks the drivers of its volumes.",
+        _FIT + "node_queries.py",
+        "{volume.driver for volume in volumes}, lock=True)",
+        "{volume.driver for volume in volumes})",
+        (guards.CONCURRENT_PODS,),
+    ),
+    Mutation(
+        "Expired pools take no volumes, though they did at the last decision.",
+        "extensions/kubernetes/capacity/pool_columns.py",
+        "if live_pools.began <= now < live_pools.ended:",
+        "if True:",
+        (guards.POOL_COLUMNS,),
+    ),
+    Mutation(
+        "Claims that were renewed since they were read are not released.",
+        _FIT + "capacity_claims.py",
+        '_DELETE_OWN.where(_TABLE.c.expires_at == sa.bindparam("old_expires_at"))',
+        "_DELETE_OWN",
+        (guards.CAPACITY_CLAIMS,),
+    ),
+    Mutation(
         "Claims beside another process are decided once.",
         _FIT + "node_queries.py",
         " or now < self._pause_end:",

@@ -18,6 +18,7 @@ _DRIVER = tables.CsiDriver.__table__.c
 _DRIVER_NAMED = sa.select(_DRIVER.name, _DRIVER.uid, _DRIVER.version, _DRIVER.layout, _DRIVER.capacity_tracking).where(
     _DRIVER.name == sa.bindparam("name")
 )
+_LOCK_DRIVER_NAMED = _DRIVER_NAMED.with_for_update()
 
 
 class PoolCache:
@@ -27,13 +28,15 @@ class PoolCache:
         self._cached_columns: dict[str, PoolColumns] = {}
         self._lock = threading.Lock()
 
-    def read(self, session: orm.Session, names: Iterable[str]) -> dict[str, PoolColumns]:
+    def read(self, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> dict[str, PoolColumns]:
         """Return the pools of the named drivers. Drivers that do not exist are left out.
 
-        They are consistent if the session is a snapshot or has locked the rows of the drivers.
+        They are consistent if the session is a snapshot. With ``lock`` they are too: the rows of the drivers are locked
+        until the transaction ends, in the order of their names, so that there are no deadlocks.
         """
         driver_names = sorted(set(names))
-        rows = [row for name in driver_names for row in session.execute(_DRIVER_NAMED, {"name": name})]
+        statement = _LOCK_DRIVER_NAMED if lock else _DRIVER_NAMED
+        rows = [row for name in driver_names for row in session.execute(statement, {"name": name})]
         columns_by_driver = {row.name: self._current(session, row) for row in rows}
         with self._lock:
             for name, new_columns in columns_by_driver.items():

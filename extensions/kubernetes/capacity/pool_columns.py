@@ -3,8 +3,8 @@
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,14 +27,28 @@ def to_microseconds(time: datetime.datetime) -> int:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveClaim:
+class ActiveClaim(NamedTuple):
     """A claim on a pool, in bytes, and the pool's backing and capacity at the time of the claim, if known."""
 
     pool: PoolKey
     size: int
     backing_id: str | None = None
     capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LivePools:
+    """The pools with usable figures, from ``began`` until ``ended``, when the next of them expires, in microseconds.
+
+    ``sole_group`` has for each pool the number of its group if a volume takes its own size there, otherwise -1: a list,
+    because it is read for each claim.
+    """
+
+    began: int
+    ended: int
+    max_volume_size: Ints
+    group_capacity: Ints
+    sole_group: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +81,8 @@ class PoolColumns:
     capacity: Ints
     max_volume_size: Ints
     expires_at: Ints
+    #: The live pools at the time of the last decision; a copy has none.
+    _live_pools: list[_LivePools] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def updated(self, version: int, pools: Iterable[tuple[str, Pool]], tracking: bool) -> "PoolColumns":
         """Return a copy with new capacities, sizes and times of some pools, each given with its storage class."""
@@ -92,26 +108,51 @@ class PoolColumns:
 
         ``now`` is in microseconds, see :func:`to_microseconds`.
         """
-        live = (self.expires_at > now) & (self.capacity >= 0)
-        group_capacity = np.zeros(self.group_count, dtype=np.int64)
-        np.maximum.at(group_capacity, self.group[live], self.capacity[live])
-        group_free = group_capacity.copy()
+        live = self._live(now)
+        group_free = live.group_capacity.copy()
+        row_of, sole_group = self.row_of, live.sole_group
         taken: dict[int, int] = {}
+        # Thousands of claims may be active: nearly all of them are on pools that need no more than this.
         for claim in claims:
-            location = self._locate(claim)
-            if location is not None:
+            pool, size, _, _ = claim
+            row = row_of.get(pool)
+            group = -1 if row is None else sole_group[row]
+            if group < 0:
+                location = self._locate(claim)
+                if location is None:
+                    continue
                 group, capacity = location
-                cost = node_packing.group_bytes(claim.size, int(group_capacity[group]), capacity)
-                taken[group] = taken.get(group, 0) + cost
+                size = node_packing.group_bytes(size, int(live.group_capacity[group]), capacity)
+            taken[group] = taken.get(group, 0) + size
         for group, size in taken.items():
             group_free[group] = max(int(group_free[group]) - size, -node_packing.MAX_CAPACITY)
         return node_packing.PackingPools(
-            max_volume_size=np.where(live, self.max_volume_size, node_packing.NO_VOLUMES),
+            max_volume_size=live.max_volume_size,
             capacity=self.capacity,
             group=self.group,
-            group_capacity=group_capacity,
+            group_capacity=live.group_capacity,
             group_free=group_free,
         )
+
+    def _live(self, now: int) -> _LivePools:
+        """Return the pools with usable figures at a time."""
+        for live_pools in self._live_pools:
+            if live_pools.began <= now < live_pools.ended:
+                return live_pools
+        live = (self.expires_at > now) & (self.capacity >= 0)
+        group_capacity = np.zeros(self.group_count, dtype=np.int64)
+        np.maximum.at(group_capacity, self.group[live], self.capacity[live])
+        is_sole = group_capacity[self.group] == self.capacity
+        live_pools = _LivePools(
+            began=now,
+            ended=int(self.expires_at[live].min(initial=_NEVER)),
+            max_volume_size=np.where(live, self.max_volume_size, node_packing.NO_VOLUMES),
+            group_capacity=group_capacity,
+            sole_group=np.where(is_sole, self.group, -1).tolist(),
+        )
+        # In one step, because other threads read it.
+        self._live_pools[:] = [live_pools]
+        return live_pools
 
     def _locate(self, claim: ActiveClaim) -> tuple[int, int] | None:
         """Return the group of a claim and the capacity of its pool; None if the group no longer exists.

@@ -37,12 +37,14 @@ _CLAIMS_ON_DRIVER = sa.select(
     _TABLE.c.capacity,
 ).where(_TABLE.c.driver_uid == sa.bindparam("uid"))
 _OWN_CLAIM = _TABLE.c.holder == sa.bindparam("own_holder")
-_HAS_CLAIMS = sa.select(sa.literal(1)).where(_OWN_CLAIM).limit(1)
+_NOW_AND_HAS_CLAIMS = sa.select(models.utcnow(), sa.exists().where(_OWN_CLAIM))
 _EXTEND_OWN = (
     sa.update(_TABLE)
     .where(_OWN_CLAIM, _TABLE.c.expires_at > sa.bindparam("at"))
     .values(expires_at=sa.bindparam("new_expires_at"))
 )
+_DELETE_OWN = sa.delete(_TABLE).where(_OWN_CLAIM)
+_DELETE_UNCHANGED = _DELETE_OWN.where(_TABLE.c.expires_at == sa.bindparam("old_expires_at"))
 _INSERT = sa.insert(_TABLE)
 _DELETE_EXPIRED = sa.delete(_TABLE).where(
     _TABLE.c.driver_uid == sa.bindparam("uid"), _TABLE.c.expires_at <= sa.bindparam("at")
@@ -107,6 +109,12 @@ def now(session: orm.Session) -> datetime.datetime:
     return current_time
 
 
+def now_and_has_claims(session: orm.Session, holder: str) -> tuple[datetime.datetime, bool]:
+    """Return the time by the database's clock, UTC, and whether a holder has claims, active or expired ones."""
+    current_time, has_claims = session.execute(_NOW_AND_HAS_CLAIMS, {"own_holder": holder}).one()
+    return current_time, bool(has_claims)
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimsOnDrivers:
     """All claims on some drivers, expired ones too: rows by driver name, in any order."""
@@ -142,10 +150,8 @@ class ClaimsOnDrivers:
 
     def with_first(
         self, holder: str, placements: Iterable[Placement], expires_at: datetime.datetime, pod: str | None
-    ) -> "ClaimsOnDrivers | None":
-        """Return these claims and the first ones of a holder; None if it has claims among these."""
-        if any(row[0] == holder for rows in self.rows.values() for row in rows):
-            return None
+    ) -> "ClaimsOnDrivers":
+        """Return these claims and the first ones of a holder, which has no claims among these."""
         rows_by_driver = {name: list(rows) for name, rows in self.rows.items()}
         for placement in placements:
             rows_by_driver[placement.driver].append(_row(holder, placement, expires_at, pod))
@@ -173,8 +179,8 @@ def claims_on_drivers(session: orm.Session, drivers: Iterable[PoolColumns]) -> C
     rows: dict[str, Sequence[ClaimRow]] = {}
     for driver in drivers:
         result: Any = session.execute(_CLAIMS_ON_DRIVER, {"uid": driver.uid})
-        # Tuples, which are compared much faster than rows.
-        rows[driver.name] = list(map(tuple, result))
+        # Tuples, which are compared much faster than rows. All at once, which takes a third of the time.
+        rows[driver.name] = list(map(tuple, result.all()))
     return ClaimsOnDrivers(rows)
 
 
@@ -186,15 +192,17 @@ def store(
     expires_at: datetime.datetime,
     pod: str | None = None,
     volumes: Collection[str] = (),
+    *,
+    has_claims: bool = True,
 ) -> None:
     """Replace the claims of a holder; for a pod, only those for these ``volumes``.
 
     A pod's other volumes have been provisioned in the meantime, and no figures may include them yet. Their claims get
-    the same expiry.
+    the same expiry. ``has_claims`` tells whether the holder may have claims, active or expired ones.
     """
-    if pod is None:
+    if has_claims and pod is None:
         release(session, holder)
-    else:
+    elif has_claims:
         _replace(session, holder, volumes, expires_at)
     rows = [
         {
@@ -220,16 +228,23 @@ def store(
         raise database.StaleRead(f"{holder} has just claimed elsewhere") from None
 
 
-def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> bool:
-    """Delete the claims of a holder, and return whether there were any.
-
-    With ``expires_at``, delete only claims with this expiry, so that renewed claims remain.
-    """
-    query = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
-    if expires_at is not None:
-        query = query.where(_CLAIM.expires_at == expires_at)
-    deleted: Any = session.execute(query.execution_options(synchronize_session=False))
+def release(session: orm.Session, holder: str) -> bool:
+    """Delete the claims of a holder, and return whether there were any."""
+    deleted: Any = session.execute(_DELETE_OWN, {"own_holder": holder})
     return bool(deleted.rowcount)
+
+
+def release_unchanged(session: orm.Session, expiry_by_holder: Mapping[str, datetime.datetime]) -> set[str]:
+    """Delete the claims of holders that have these expiries, and return the holders that had any.
+
+    Claims that were renewed in the meantime remain.
+    """
+    released = set()
+    for holder, expires_at in sorted(expiry_by_holder.items()):
+        deleted: Any = session.execute(_DELETE_UNCHANGED, {"own_holder": holder, "old_expires_at": expires_at})
+        if deleted.rowcount:
+            released.add(holder)
+    return released
 
 
 def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, new_expires_at: datetime.datetime) -> None:
@@ -253,8 +268,6 @@ def revive(session: orm.Session, claim: Claim, new_expires_at: datetime.datetime
 
 def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
     """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
-    if session.execute(_HAS_CLAIMS, {"own_holder": holder}).first() is None:
-        return
     at = now(session)
     # This statement comes first because it locks all rows at once, as release and renew do. So there are no deadlocks.
     session.execute(_EXTEND_OWN, {"own_holder": holder, "at": at, "new_expires_at": new_expires_at})

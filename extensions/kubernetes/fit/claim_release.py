@@ -49,6 +49,9 @@ _SETTLING_TIME = timedelta(seconds=120)
 #: How long a claim may wait for the creation of its volume until kube-scheduler should try the pod again. It doubles.
 _IDLE_TIME = timedelta(seconds=5)
 
+#: The largest number of pods whose claims are released together, in one transaction.
+_BATCH = 20
+
 #: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.
 _MAX_FAILURES = 3
 
@@ -171,6 +174,7 @@ class ClaimReleaser:
         self._states = {holder: holder_state for holder, holder_state in self._states.items() if holder in by_holder}
         released, failures, self.has_idle_claims = 0, 0, False
         failure: errors.Unavailable | None = None
+        releasable: list[PodClaim] = []
         # Pods that failed in the last round come last, so they do not block others.
         for holder, part in sorted(by_holder.items(), key=lambda pair: pair[0] in self._failed):
             if self._stopped:
@@ -181,12 +185,17 @@ class ClaimReleaser:
             if failures == _MAX_FAILURES:
                 continue
             try:
-                released += self._process(holder_state, part, now)
+                if self._process(holder_state, part, now):
+                    releasable.append(part[0])
                 self._failed.discard(holder)
+                if len(releasable) == _BATCH:
+                    batch, releasable = releasable, []
+                    released += self._release(batch)
             except errors.Unavailable as error:
                 failure, failures = error, failures + 1
                 self._failed.add(holder)
         self._failed &= by_holder.keys()
+        released += self._release(releasable)
         if failure is not None:
             raise failure
         return released
@@ -209,7 +218,7 @@ class ClaimReleaser:
         return revived
 
     def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
-        """Check a claim if that is due, release or renew it, and return whether it was released."""
+        """Check a claim if that is due, renew it if it is needed, and return whether it can be released."""
         provisioned = False
         interval = min(_IDLE_TIME, self._lease / 4) if holder_state.waits else self._lease / 4
         if holder_state.checked_at is None or now - holder_state.checked_at >= interval:
@@ -220,10 +229,7 @@ class ClaimReleaser:
                 holder_state.idle_time *= 2
         holder = rows[0].claim.holder
         if holder_state.releasable:
-            deleted = self._database.run(capacity_claims.release, holder, holder_state.expires_at)
-            if deleted:
-                LOG.info("Pod %s: released the capacity that was claimed for it on %s", rows[0].pod, rows[0].claim.node)
-            return deleted
+            return True
         is_needed = holder_state.needed or any(
             row.has_object and holder_state.states.get(row.claim.volume) is _VolumeState.PROVISIONED for row in rows
         )
@@ -231,6 +237,21 @@ class ClaimReleaser:
             self._database.run(capacity_claims.renew, holder, holder_state.expires_at, now + self._lease)
             holder_state.expires_at = now + self._lease
         return False
+
+    def _release(self, rows: Sequence[PodClaim]) -> int:
+        """Release the claims of pods, each given by one of its claims, and return the number of pods.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger cannot be written.
+        """
+        if not rows:
+            return 0
+        # Without those that were renewed since they were read.
+        expiry_by_holder = {row.claim.holder: self._states[row.claim.holder].expires_at for row in rows}
+        released = self._database.run(capacity_claims.release_unchanged, expiry_by_holder)
+        for row in rows:
+            if row.claim.holder in released:
+                LOG.info("Pod %s: released the capacity that was claimed for it on %s", row.pod, row.claim.node)
+        return len(released)
 
     def _state_for(self, holder: str, rows: Sequence[PodClaim], now: datetime) -> _HolderState:
         """Return the updated state of a holder's claims."""

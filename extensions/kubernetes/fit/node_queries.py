@@ -193,20 +193,24 @@ class NodeQueries:
         pod: str | None,
         moves: bool,
     ) -> _ClaimResult:
-        # All transactions lock drivers in the order of their names, so there are no deadlocks.
-        names = sorted({volume.driver for volume in volumes})
-        locked = [name for name in names if driver_rows.lock(session, name) is not None]
-        locked_basis = self._read(session, locked)
-        now = locked_basis.now
+        columns_by_driver = self._cache.read(session, {volume.driver for volume in volumes}, lock=True)
+        # After the lock, for which the transaction may have waited.
+        now, has_claims = capacity_claims.now_and_has_claims(session, holder)
+        claims = capacity_claims.claims_on_drivers(session, columns_by_driver.values())
+        locked_basis = _Basis(columns_by_driver, claims, now)
         is_supported = basis.supports(locked_basis)
         if not is_supported:
             decision = self._decide_on(locked_basis, volumes, nodes, holder)
         if not decision.packing.fits.any():
             return _ClaimResult(decision, None, is_supported)
         requested = {volume.name for volume in volumes}
-        if not moves and any(
-            claim.volume in requested and claim.node not in nodes.names
-            for claim in capacity_claims.list_for_holder(session, holder)
+        if (
+            has_claims
+            and not moves
+            and any(
+                claim.volume in requested and claim.node not in nodes.names
+                for claim in capacity_claims.list_for_holder(session, holder)
+            )
         ):
             return _ClaimResult(decision, None, is_supported)
         scores = self.shape.scores(decision)
@@ -214,16 +218,23 @@ class NodeQueries:
         node_claim = NodeClaim(
             nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
         )
-        if locked_basis.claims.has_expired(now):
+        if claims.has_expired(now):
             capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
         capacity_claims.store(
-            session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
+            session,
+            holder,
+            node_claim.node,
+            node_claim.placements,
+            node_claim.expires_at,
+            pod,
+            requested,
+            has_claims=has_claims,
         )
-        claims = locked_basis.claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
         # Beside other processes that claim all the time, the data of a claim seldom support the next claim.
-        if not is_supported or claims is None:
+        if not is_supported or has_claims:
             return _ClaimResult(decision, node_claim, is_supported)
-        return _ClaimResult(decision, node_claim, is_supported, _Basis(locked_basis.columns, claims, now))
+        claims = claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
+        return _ClaimResult(decision, node_claim, is_supported, _Basis(columns_by_driver, claims, now))
 
     def _read(self, session: orm.Session, drivers: Collection[str]) -> _Basis:
         now = capacity_claims.now(session)

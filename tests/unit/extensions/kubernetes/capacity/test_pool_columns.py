@@ -69,6 +69,30 @@ def test_claims_are_subtracted_from_the_disks_and_expired_pools_take_no_volumes(
     assert (before.group_free.tolist(), before.max_volume_size.tolist()) == ([4 * GI, 9 * GI], [4 * GI, 9 * GI])
 
 
+def test_live_pools_are_those_of_the_time_of_each_decision() -> None:
+    """Columns keep them for the next decision, until a pool expires."""
+    hour = datetime.timedelta(hours=1)
+    stored = (
+        pool("p", 4),
+        pool("early", 9, expires_at=NOW + hour, backing_id="disks"),
+        pool("late", 5, expires_at=NOW + 2 * hour, backing_id="disks"),
+    )
+    columns = pool_columns.from_driver(driver(Storage("fast", stored)))
+    claims = [ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "late"), GI)]
+
+    def free(later: datetime.timedelta) -> list[int]:
+        return columns.packing_pools(pool_columns.to_microseconds(NOW + later), claims).group_free.tolist()
+
+    almost = hour - datetime.timedelta(microseconds=1)
+    # The claim of the smaller pool takes more of the disks that it shares.
+    mirrored = [2 * GI, 9 * GI - -(-9 * GI // 5)]
+    expected = [mirrored, mirrored, [2 * GI, 4 * GI], [2 * GI, 0], mirrored]
+    assert [free(later) for later in (0 * hour, almost, hour, 2 * hour, 0 * hour)] == expected
+    renewed = columns.updated(2, [("fast", pool("late", 6, backing_id="disks"))], True)
+    packing = renewed.packing_pools(pool_columns.to_microseconds(NOW + 2 * hour), claims)
+    assert packing.group_free.tolist() == [2 * GI, 5 * GI]
+
+
 def test_times_are_microseconds_since_1970() -> None:
     epoch = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  -- as the ledger has times
     assert pool_columns.to_microseconds(epoch + datetime.timedelta(seconds=1, microseconds=2)) == 1_000_002

@@ -80,7 +80,7 @@ def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
     later = first + datetime.timedelta(seconds=1)
     shared.run(capacity_claims.renew, "a", first, later)
     shared.run(capacity_claims.renew, "a", first, later + datetime.timedelta(seconds=1))
-    shared.run(capacity_claims.release, "a", first)
+    assert shared.run(capacity_claims.release_unchanged, {"a": first, "none": first}) == set()
     assert [each.claim.expires_at for each in pod_claims()] == [later]
     same, old = {"capacity": "1Gi", "backingId": "disks"}, {"expiryTime": "2020-01-01T00:00:00Z"}
     slow = [{"name": "q", **same}, {"name": "old", **same, **old}, {"name": "other", "capacity": "1Gi"}]
@@ -95,7 +95,7 @@ def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
     ]
     patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
     assert [each.figures for each in pod_claims()] == [{}]
-    shared.run(capacity_claims.release, "a", later)
+    assert shared.run(capacity_claims.release_unchanged, {"a": later, "b": later}) == {"a"}
     assert pod_claims() == []
 
 

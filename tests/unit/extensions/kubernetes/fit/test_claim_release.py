@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.servers.kube_api import KubeApi
 from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claim_for_pod, claims_of, write
-from tonnage.capacity import type_conversion
+from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
@@ -19,7 +20,7 @@ from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit import capacity_claims, claim_release
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.ledger import tables
@@ -49,6 +50,48 @@ def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(
     releaser.notify("default/redis")
     assert releaser.run_once() == 1
     assert claims_of(ledger) == []
+
+
+def holders(ledger: database.Database) -> list[str]:
+    with ledger.reading() as session:
+        return list(session.scalars(sa.select(tables.CsiClaim.holder).order_by(tables.CsiClaim.holder)))
+
+
+@pytest.mark.parametrize("pods", [1, 20, 45])
+def test_the_claims_of_many_pods_are_released_in_one_round(
+    ledger: database.Database, releaser: ClaimReleaser, pods: int
+) -> None:
+    queries, nodes = NodeQueries(ledger), Nodes([Node("n1", {})])
+    for number in range(pods):
+        volume = Volume("data", DRIVER, "fast", GI // 16)
+        assert queries.claim([volume], nodes, f"u{number:02}", LEASE, pod=f"default/pod{number}")[1] is not None
+    assert len(holders(ledger)) == pods
+    assert releaser.run_once() == pods
+    assert holders(ledger) == []
+
+
+def test_other_claims_are_checked_though_one_cannot_be_released(
+    ledger: database.Database, releaser: ClaimReleaser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_release, "_BATCH", 1)
+    queries, nodes = NodeQueries(ledger), Nodes([Node("n1", {})])
+    for holder in ("u1", "u2"):
+        volume = Volume("data", DRIVER, "fast", GI)
+        assert queries.claim([volume], nodes, holder, LEASE, pod=f"default/{holder}")[1] is not None
+    real = capacity_claims.release_unchanged
+
+    def release(session: orm.Session, expiry_by_holder: dict[str, datetime.datetime]) -> set[str]:
+        if "u1" in expiry_by_holder:
+            raise errors.Unavailable("the disk of the database is full")
+        return real(session, expiry_by_holder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(capacity_claims, "release_unchanged", release)
+        with pytest.raises(errors.Unavailable, match="is full"):
+            releaser.run_once()
+    assert holders(ledger) == ["u1"]
+    assert releaser.run_once() == 1
+    assert holders(ledger) == []
 
 
 def test_a_pod_that_has_a_claim_and_does_not_go_on_is_seen(

@@ -4,7 +4,7 @@
 import datetime
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, patch, pool
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision, node_queries
@@ -84,19 +85,20 @@ def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
 def test_a_driver_that_appears_after_locking_is_not_used(
     ledger: database.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = driver_rows.lock
+    real = PoolCache.read
 
-    def locked(session: orm.Session, name: str) -> tables.CsiDriver | None:
-        row = real(session, name)
-        if row is None:
+    def read(self: PoolCache, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> Any:
+        columns_by_driver = real(self, session, names, lock=lock)
+        if lock:
             monkeypatch.undo()
+            assert columns_by_driver == {}
             raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
             driver_rows.patch(
-                session, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+                session, DRIVER, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
             )
-        return row
+        return columns_by_driver
 
-    monkeypatch.setattr(driver_rows, "lock", locked)
+    monkeypatch.setattr(PoolCache, "read", read)
     node_claim = claim(NodeQueries(ledger), "a", 6)
     assert node_claim is not None
     assert node_claim.placements == ()
