@@ -71,7 +71,9 @@ CLAIMS_SINCE_THE_LAST_CLAIM = (
 CLAIMS_BESIDE_ANOTHER_PROCESS = (
     "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_claims_beside_another_process_are_decided_once"
 )
-CONCURRENT_PODS = "tests/unit/extensions/kubernetes/fit/test_node_queries.py::test_200_concurrent_pods_fill_20_nodes_exactly[postgresql]"
+CONCURRENT_PODS = (
+    f"{CLAIMS_SINCE_A_DECISION.partition('::')[0]}::test_200_concurrent_pods_fill_20_nodes_exactly[postgresql]"
+)
 CAPACITY_CLAIMS = "tests/unit/extensions/kubernetes/fit/test_capacity_claims.py"
 POOL_COLUMNS = "tests/unit/extensions/kubernetes/capacity/test_pool_columns.py"
 EXECUTION = "tests/unit/agent/test_execution.py"

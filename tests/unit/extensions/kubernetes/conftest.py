@@ -3,6 +3,7 @@
 
 import functools
 import pathlib
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,16 @@ from tests.unit.api.cluster import Cluster
 from tests.unit.api.conftest import client, member, project, running_cluster  # noqa: F401
 from tonnage.extensions.kubernetes import scheduler_parts
 from tonnage.ledger.db import database
+
+#: The names of the threads that follow a cluster.
+_CLUSTER_THREADS = {"capacity-import", "capacity-watch", "node-watch", "pod-claims", "pod-watch"}
+
+
+@pytest.fixture(autouse=True)
+def no_cluster_threads_remain() -> Iterator[None]:
+    """A test fails if it leaves a thread that follows a cluster, which would log after the end of the test."""
+    yield
+    assert [thread.name for thread in threading.enumerate() if thread.name in _CLUSTER_THREADS] == []
 
 
 @pytest.fixture(scope="package")
