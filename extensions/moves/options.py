@@ -32,8 +32,8 @@ OPTIONS: list[cfg.Opt] = [
         "no_progress_timeout",
         default=300,
         min=1,
-        help="Seconds without a moved volume after which a plan fails that does not reach its goal. Until then it is "
-        "made anew now and then, because a volume that is in use may become free.",
+        help="Seconds in which no move of a plan ran, after which it fails if its goal is not reached. Until then it "
+        "is made anew now and then, because a volume that is in use may become free.",
     ),
     cfg.IntOpt(
         "retention_days",

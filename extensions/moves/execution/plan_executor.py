@@ -310,6 +310,8 @@ class PlanExecutor:
                 return
             steps = plan_records.steps(session, plan.id, plan.generation)
             held = plan_records.held_by_others(session, plan.id)
+            # Read again: a move may have ended in this round.
+            standstill = models.age(now, plan_records.get(session, plan.id).progress_at) or 0.0
         try:
             new_plan = self._planner.plan_beside(_query(plan), held)
         except _WRONG_ARGUMENTS as error:
@@ -320,7 +322,7 @@ class PlanExecutor:
             return
         has_progress = any(step.state == tables.MOVED for step in steps)
         obstacle = _obstacle(new_plan, steps)
-        if not has_progress and self._seconds_without_progress(plan, now) > self._timeout:
+        if not has_progress and self._possible(plan, standstill) > self._timeout:
             self._end(plan, tables.FAILED, f"no volume could be moved for {self._timeout:g} s: {obstacle}")
             return
         message = f"made anew with {new_plan.amount}: {obstacle}" if new_plan.moves else f"waits: {obstacle}"
@@ -345,9 +347,8 @@ class PlanExecutor:
         self._next_goal_look[plan.id] = ended + max(_GOAL_LOOK, _GOAL_FACTOR * (ended - began))
         return new_plan.outcome if new_plan.is_reached and not new_plan.moves else None
 
-    def _seconds_without_progress(self, plan: MovePlanRow, now: datetime.datetime) -> float:
-        """Return for how many seconds the plan could have made progress, and has made none."""
-        seconds = models.age(now, plan.progress_at) or 0.0
+    def _possible(self, plan: MovePlanRow, seconds: float) -> float:
+        """Return how many of the last ``seconds`` the plan could have used: within its hours, and with an executor."""
         here = self._clocks.monotonic() - self._began[plan.id]
         hours = Hours.parse(plan_records.limits_of(plan).hours)
         within = hours.seconds_open(self._clocks.local())

@@ -268,7 +268,7 @@ def end_step(session: orm.Session, plan_id: str, number: int, state: str, messag
     step = session.get_one(MoveStepRow, (plan_id, number), populate_existing=True)
     if not _set_step(session, step, tables.MOVING, state=state, message=message, ended_at=models.utcnow()):
         return False
-    if state == tables.MOVED:
+    if state in (tables.MOVED, tables.STEP_FAILED):  # a copy ran until now; failures have a limit of their own
         _set_plan(session, plan_id, progress_at=models.utcnow())
     return True
 

@@ -34,9 +34,9 @@ class MovePlanRow(Base):
     are those of the plan when it was made last; None for a plan of an earlier release. ``message`` is the reason why
     the plan waits or has ended.
 
-    ``progress_at`` is the time of the last progress: a volume was moved, or an administrator started or resumed the
-    plan. A plan is made anew not before ``next_plan_at``. ``stalls`` is the number of generations in a row in which no
-    volume was moved.
+    ``progress_at`` is the time of the last progress: a move ended, also with a failure, or an administrator started or
+    resumed the plan. A plan is made anew not before ``next_plan_at``. ``stalls`` is the number of generations in a row
+    in which no volume was moved.
 
     ``mover`` is the name of the system that moves the volumes, empty for Tonnage's own schedulers, and
     ``mover_options`` are the options of the plan that this system takes.

@@ -212,6 +212,23 @@ def test_a_plan_fails_when_too_many_moves_have_failed() -> None:
     assert (ended.failure, ended.payload["failed"], ended.payload["state"]) == (True, 2, "failed")
 
 
+def test_the_time_of_a_long_copy_that_fails_is_no_standstill() -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A, limits={"failures": 2})
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    plans.deliver(plans.bus.pop(0), plans.schedulers[0])
+    plans.pass_time(130)  # the time without progress after which a plan fails is 120 s
+    for agent in plans.agents.values():
+        while agent.workers.tasks:
+            agent.work(Fate(fails=True, clean=True))
+    plans.report_everything()
+    executor.work()
+    assert plans.state() == "running"
+    assert plans.carry_on() == "finished"
+    assert plans.steps() == [(1, 1, 10, "failed"), (2, 2, 10, "moved")]
+
+
 def test_a_plan_waits_for_a_volume_that_is_busy_and_fails_in_the_end() -> None:
     plans = world({A: [10]}, {A: 100, B: 100})
     plans.apply("empty", target=A)
