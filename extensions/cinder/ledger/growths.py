@@ -8,12 +8,12 @@ does. Each step is recorded before its command is sent.
 
 import datetime
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity import type_conversion
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.extensions.cinder.ledger import observed_claims
 from tonnage.extensions.cinder.ledger.tables import CinderGrowth
@@ -56,7 +56,7 @@ class Growth:
     name_id: str
     size_gb: int
     new_size_gb: int
-    reservations: Sequence[str]
+    reservations: tuple[str, ...]
     step: Step = Step.CLAIMED
     reason: str = ""
     age: float = 0.0
@@ -91,10 +91,10 @@ def book(
     pool_locks.lock(session, {growing.pool_id, moving.pool_id})
     generation = scheduling_rules.read_generation(session)
     pool = models.Pool
-    seen = sa.select(pool.id).where(
+    unchanged_pool = sa.select(pool.id).where(
         pool.id == growing.pool_id, pool.generation == growing.generation, pool.present.is_(True)
     )
-    if session.scalar(seen) is None:
+    if session.scalar(unchanged_pool) is None:
         raise bookings.PoolsChanged([growing.pool_id])
     try:
         with session.begin_nested():
@@ -105,25 +105,12 @@ def book(
         bookings.insert_claims(session, [growing], sent=False)
         return False
     bookings.insert_claims(session, [moving], sent=False)
+    columns = asdict(growth)
+    del columns["age"]  # the time since changed_at
+    state = columns.pop("step")
+    moment = models.utcnow()
     session.connection().execute(
-        sa.insert(_TABLE).values(
-            id=growth.id,
-            volume_id=growth.volume_id,
-            request_id=growth.request_id,
-            project_id=growth.project_id,
-            user_id=growth.user_id,
-            source=growth.source,
-            target=growth.target,
-            name_id=growth.name_id,
-            size_gb=growth.size_gb,
-            new_size_gb=growth.new_size_gb,
-            reservations=list(growth.reservations),
-            state=growth.step,
-            reason=growth.reason,
-            owner=owner,
-            renewed_at=models.utcnow(),
-            changed_at=models.utcnow(),
-        )
+        sa.insert(_TABLE).values(**columns, state=state, owner=owner, renewed_at=moment, changed_at=moment)
     )
     return True
 
@@ -143,24 +130,11 @@ def take_over(session: orm.Session, owner: str, lease: float) -> list[Growth]:
         .where(sa.or_(_G.owner == owner, _G.renewed_at < late))
         .values(owner=owner, renewed_at=models.utcnow())
     )
-    rows = connection.execute(sa.select(_TABLE).where(_G.owner == owner).order_by(_G.changed_at, _G.id)).all()
+    rows = connection.execute(
+        sa.select(_TABLE, _G.state.label("step")).where(_G.owner == owner).order_by(_G.changed_at, _G.id)
+    )
     return [
-        Growth(
-            id=row.id,
-            volume_id=row.volume_id,
-            request_id=row.request_id,
-            project_id=row.project_id,
-            user_id=row.user_id,
-            source=row.source,
-            target=row.target,
-            name_id=row.name_id,
-            size_gb=row.size_gb,
-            new_size_gb=row.new_size_gb,
-            reservations=tuple(row.reservations),
-            step=Step(row.state),
-            reason=row.reason,
-            age=models.age(now, row.changed_at) or 0.0,
-        )
+        replace(type_conversion.convert(row, Growth, from_attributes=True), age=models.age(now, row.changed_at) or 0.0)
         for row in rows
     ]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The details of a recorded plan: the volumes that stay, the levels of its pools, and the answer to its request."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -86,10 +86,7 @@ def staying(session: orm.Session, plan_id: str) -> list[StayingVolume]:
     """Return the volumes that stay, at most :data:`MOST_STAYING` of them."""
     row = MovePlanStaying
     rows = session.scalars(sa.select(row).where(row.plan_id == plan_id).order_by(row.number))
-    return [
-        StayingVolume(volume_id=volume.volume_id, size_gb=volume.size_gb, pool=volume.pool, reason=volume.reason)
-        for volume in rows
-    ]
+    return [type_conversion.convert(volume, StayingVolume, from_attributes=True) for volume in rows]
 
 
 def pools(session: orm.Session, plan_id: str) -> list[PoolLevels]:
@@ -126,30 +123,13 @@ def answer(session: orm.Session, plan_id: str) -> MovePlan | None:
         goal=plan.summary,
         is_reached=bool(plan.is_reached),
         outcome=plan.outcome,
-        moves=_moves(steps),
+        moves=tuple(type_conversion.convert(step, PlannedMove, from_attributes=True) for step in steps),
         staying=tuple(staying(session, plan_id)),
         pools=tuple(
             PoolChange(pool=levels.pool, before=levels.before, after=levels.after)
             for levels in pools(session, plan_id)
             if levels.after is not None
         ),
-    )
-
-
-def _moves(steps: Sequence[MoveStepRow]) -> tuple[PlannedMove, ...]:
-    return tuple(
-        PlannedMove(
-            number=step.number,
-            volume_id=step.volume_id,
-            size_gb=step.size_gb,
-            source=step.source,
-            target=step.target,
-            reason=step.reason,
-            after=tuple(step.after),
-            source_level=_level(step.source_level),
-            target_level=_level(step.target_level),
-        )
-        for step in steps
     )
 
 
