@@ -283,6 +283,41 @@ def test_a_transfer_moves_the_use(site: QuotaSite) -> None:
 
 
 @pytest.mark.parametrize("database", ["mariadb", "postgresql"])
+def test_a_transfer_that_takes_longer_than_its_reservation_exceeds_no_limit(
+    database: str, request: pytest.FixtureRequest, rabbitmq_server: RabbitMQ
+) -> None:
+    """Its volume fits once more, or it is refused, if another request has got the room meanwhile."""
+    server = request.getfixturevalue(f"{database}_server")
+    with (
+        quota_site.site(server, rabbitmq_server, lifetime=10, rpc_response_timeout="60") as site,
+        concurrent.futures.ThreadPoolExecutor(1) as clients,
+    ):
+        taker = quota_site.client_of(site.cinder, OTHER)
+        site.limit(project=OTHER, volumes=2)
+        site.cinder.control("b1", accept_seconds=18)
+        outcomes = []
+        for is_room_taken in (False, True):
+            volume_id = site.cinder.create(1)
+            site.cinder.settled([volume_id])
+            body = {"transfer": {"volume_id": volume_id}}
+            transfer = site.cinder.request("POST", "/os-volume-transfer", body)["transfer"]
+            path, body = f"/os-volume-transfer/{transfer['id']}/accept", {"accept": {"auth_key": transfer["auth_key"]}}
+            accepted = clients.submit(taker.request, "POST", path, body)
+            if is_room_taken:
+                wait_for(lambda: site.quotas(OTHER)["volumes"]["reserved"] == 1, "the transfer is reserved")
+                with pytest.raises(ValueError, match="VolumeLimitExceeded"):
+                    taker.create(1)
+                wait_for(lambda: site.quotas(OTHER)["volumes"]["reserved"] == 0, "the reservation has ended")
+                taker.create(1)
+            outcomes.append(str(accepted.exception(60)))
+            assert site.rows(OTHER)["volumes"] == len(outcomes)
+        assert outcomes[0] == "None"
+        assert "413" in outcomes[1]
+        assert "by now the limit of volumes would be exceeded" in outcomes[1]
+        site.agree([None, OTHER])
+
+
+@pytest.mark.parametrize("database", ["mariadb", "postgresql"])
 def test_clients_at_one_limit_get_exactly_the_limit(
     database: str, request: pytest.FixtureRequest, rabbitmq_server: RabbitMQ
 ) -> None:

@@ -127,8 +127,8 @@ MUTATIONS = (
     Mutation(
         "A growth is booked on the own pool that the decision saw",
         "extensions/cinder/ledger/growths.py",
-        "    if session.scalar(seen) is None:\n",
-        "    if session.scalar(seen) is None and not growing.id:\n",
+        "    if session.scalar(unchanged_pool) is None:\n",
+        "    if session.scalar(unchanged_pool) is None and not growing.id:\n",
         (guards.GROWTHS,),
     ),
     Mutation(
@@ -235,6 +235,20 @@ MUTATIONS = (
         "sa.or_(_has_status(operations.EXTEND), _is_swapped())",
         "_has_status(operations.EXTEND)",
         (guards.RESERVATION_ENDS,),
+    ),
+    Mutation(
+        "An old reservation is compared with the limits once more before its row changes",
+        "extensions/cinder/quota/quota_reservations.py",
+        "        if not self._is_young(begin, identifier):\n",
+        "        if not self._is_young(begin, identifier) and not amounts:\n",
+        (guards.ROW_OBSERVER,),
+    ),
+    Mutation(
+        "A renewed reservation counts once",
+        "extensions/cinder/quota/quota_reservations.py",
+        "                    if renewed is not None:\n",
+        "                    if renewed is not None and missing:\n",
+        (guards.ROW_OBSERVER,),
     ),
     Mutation(
         "A reservation for a volume is of the type that the volume has",

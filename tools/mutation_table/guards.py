@@ -11,6 +11,7 @@ WAITING_REQUESTS = "tests/unit/extensions/cinder/scheduler/test_waiting_requests
 GROWTHS = "tests/unit/extensions/cinder/ledger/test_growths.py"
 GROWING = "tests/unit/extensions/cinder/growth/test_growth_steps.py"
 VOLUME_AMOUNTS = "tests/unit/extensions/cinder/quota/test_volume_amounts.py"
+ROW_OBSERVER = "tests/unit/extensions/cinder/quota/test_row_observer.py"
 RESERVATION_ENDS = "tests/unit/extensions/cinder/quota/test_reservation_ends.py"
 PROBES = "tests/unit/extensions/cinder/ledger/test_probes.py"
 AFFINITY_ORDER = "tests/unit/scheduler/requests/test_affinity_order.py"

@@ -3,6 +3,7 @@
 
 import contextlib
 import datetime
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -11,10 +12,16 @@ from cinder import exception, quota
 from oslo_config import cfg
 
 from tonnage.extensions.cinder import releases
-from tonnage.extensions.cinder.quota import quota_operations, quota_options, quota_usage
-from tonnage.extensions.cinder.quota.quota_reservations import Amount, Begin, LimitExceeded, ReservationBook
+from tonnage.extensions.cinder.quota import quota_operations, quota_options, quota_usage, reservation_ends
+from tonnage.extensions.cinder.quota.quota_reservations import (
+    Amount,
+    Begin,
+    LimitExceeded,
+    Reservation,
+    ReservationBook,
+)
 from tonnage.extensions.cinder.quota.quota_usage import Resource, Rules
-from tonnage.extensions.cinder.quota.row_observer import RowObserver
+from tonnage.extensions.cinder.quota.row_observer import Change, RowObserver
 from tonnage.extensions.cinder.quota.volume_amounts import VolumeChanged
 
 cinder_db, models = releases.import_database()
@@ -102,6 +109,20 @@ class QuotaDriver(quota.DbQuotaDriver):  # type: ignore[misc]
                 project_id,
                 {amount.resource: amount.delta for amount in amounts if amount.delta > 0},
             )
+        value = reservation_ends.first_value(booking.operation, project_id)
+        if value is not None and booking.row_id is not None:
+            reservation = Reservation(
+                identifier=identifier, project_id=project_id, amounts=amounts, booking=booking, expire=expire
+            )
+            _OBSERVER.expect_begin(
+                Change(
+                    identifier=identifier,
+                    row_id=booking.row_id,
+                    value=value,
+                    request_id=context.request_id,
+                    renew=functools.partial(_renew, reservation),
+                )
+            )
         return [identifier]
 
     def commit(self, context: Any, reservations: Collection[str], project_id: str | None = None) -> None:
@@ -118,6 +139,21 @@ class QuotaDriver(quota.DbQuotaDriver):  # type: ignore[misc]
     def expire(self, context: Any) -> None:
         """Remove the reservations that do not count any more."""
         _BOOK.remove_ended(_begin(context))
+
+
+def _renew(reservation: Reservation, begin: Begin) -> None:
+    """Compare a reservation that is old with the limits once more, or raise Cinder's error."""
+    try:
+        _BOOK.renew(begin, reservation)
+    except LimitExceeded as refusal:
+        raise exception.QuotaError(
+            message=f"The reservation of quota to {reservation.booking.operation.name} ended after "
+            f"{CONF.tonnage.quota_reservation_lifetime:g} seconds ([tonnage] quota_reservation_lifetime), and by now "
+            f"the limit of {', '.join(refusal.names)} would be exceeded. Delete something, or have the limit raised, "
+            "and try again."
+        ) from None
+    except VolumeChanged as change:
+        raise exception.InvalidVolume(reason=str(change)) from None
 
 
 def _begin(context: Any) -> Begin:

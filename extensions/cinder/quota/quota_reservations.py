@@ -69,6 +69,17 @@ class Held:
     counts: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What is reserved under an identifier, to be renewed. ``expire`` is a time in UTC."""
+
+    identifier: str
+    project_id: str
+    amounts: Sequence[Amount]
+    booking: Booking
+    expire: datetime.datetime
+
+
 class ReservationBook:
     """The reservations of one Cinder. ``rules`` returns how Cinder counts at that moment."""
 
@@ -77,13 +88,20 @@ class ReservationBook:
 
     @_retried  # type: ignore[untyped-decorator]
     def reserve(
-        self, begin: Begin, project_id: str, amounts: Sequence[Amount], booking: Booking, expire: datetime.datetime
+        self,
+        begin: Begin,
+        project_id: str,
+        amounts: Sequence[Amount],
+        booking: Booking,
+        expire: datetime.datetime,
+        renewed: str | None = None,
     ) -> str | None:
         """Reserve the amounts above zero, and return the identifier of the reservation, None if there are none.
 
         Amounts below zero need no reservation: the rows tell when they are free. As with Cinder's own driver an amount
         of zero is refused too while the use is above the limit. ``expire`` is a time in UTC at which a reservation
-        without a row ends at the latest. Raises :class:`LimitExceeded`, and
+        without a row ends at the latest. ``renewed`` is the identifier of an earlier reservation for the same, which
+        this one replaces under the same identifier. Raises :class:`LimitExceeded`, and
         :class:`~tonnage.extensions.cinder.quota.volume_amounts.VolumeChanged` if the amounts are those of a volume as
         it was before.
         """
@@ -97,17 +115,36 @@ class ReservationBook:
                 usages = _usages(connection, project_id, names, is_limited)
                 missing = [name for name in names if name.casefold() not in usages]
                 if not missing:
+                    if renewed is not None:
+                        _remove(connection, _R.uuid == renewed)
                     ended = self._admit(connection, project_id, amounts, raising, booking)
                     _mark(connection, usages, is_limited)
-                    identifier = _insert(connection, project_id, raising, usages, booking, expire)
+                    identifier = renewed or booking.identifier()
+                    is_reserved = _insert(connection, project_id, raising, usages, identifier, expire)
                     if ended:
                         _remove(connection, self._has_ended(connection), _R.project_id == project_id)
-                    return identifier
+                    return identifier if is_reserved else None
             _make_usages(begin, project_id, missing)
         raise errors.Unavailable(
             f"rows of the table quota_usages of project {project_id} vanish again and again; end the program "
             "that deletes them"
         )
+
+    def renew(self, begin: Begin, reservation: Reservation) -> None:
+        """Admit a reservation anew that is older than half of the lifetime, or has ended, as its row changes now.
+
+        Half of the lifetime is left for the change. Raises the errors of :meth:`reserve`.
+        """
+        identifier, amounts, booking = reservation.identifier, reservation.amounts, reservation.booking
+        if not self._is_young(begin, identifier):
+            self.reserve(begin, reservation.project_id, amounts, booking, reservation.expire, identifier)
+
+    @_retried  # type: ignore[untyped-decorator]
+    def _is_young(self, begin: Begin, identifier: str) -> bool:
+        with begin() as connection:
+            young = tables.clock(connection.dialect.name, self._rules().lifetime / 2)
+            conditions = (_R.uuid == identifier, _R.deleted == sa.false(), _R.created_at > young)
+            return connection.scalar(sa.select(sa.func.count(_R.id)).where(*conditions)) != 0
 
     def _admit(
         self,
@@ -283,11 +320,10 @@ def _insert(
     project_id: str,
     raising: Sequence[Amount],
     usages: Mapping[str, sa.Row[tuple[Any, ...]]],
-    booking: Booking,
+    identifier: str,
     expire: datetime.datetime,
-) -> str | None:
-    """Insert the reservation and return its identifier, None if all amounts are zero."""
-    identifier = booking.identifier()
+) -> bool:
+    """Insert the reservation, and return whether there is one: not if all amounts are zero."""
     rows = [
         {
             "uuid": identifier,
@@ -303,10 +339,9 @@ def _insert(
         if amount.delta > 0
         for usage in (usages[amount.resource.name.casefold()],)
     ]
-    if not rows:
-        return None
-    connection.execute(sa.insert(tables.RESERVATIONS), rows)
-    return identifier
+    if rows:
+        connection.execute(sa.insert(tables.RESERVATIONS), rows)
+    return bool(rows)
 
 
 def _remove(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:

@@ -22,6 +22,16 @@ _STATUS = {
 #: The operations whose row may change after Cinder commits the reservation.
 OUTLASTING = (operations.EXTEND, operations.RETYPE, operations.IMPORT_BACKUP)
 
+#: The operations that reserve before they begin to change their row.
+_RESERVING_FIRST = (operations.RETYPE, operations.IMPORT_BACKUP)
+
+
+def first_value(operation: Operation, project_id: str) -> str | None:
+    """Return the value to which an operation that reserves first sets a column of its row, None for any other."""
+    if operation is operations.TRANSFER:
+        return project_id
+    return _STATUS[operation][1] if operation in _RESERVING_FIRST else None
+
 
 def counts(dialect: str, lifetime: float) -> sa.ColumnElement[bool]:
     """Return the condition that a reservation counts.

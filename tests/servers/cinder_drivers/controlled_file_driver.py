@@ -5,9 +5,9 @@
 and its report, ``looks`` the number of the last look that may end, ``create_seconds`` the time of each creation,
 ``fail`` lets creations fail, and ``stats`` has fields for the report of each pool instead of the true ones.
 ``connect_seconds`` is the time of each connection to a volume that a host copies, ``extend_seconds`` that of each
-extension, and ``move_seconds`` that of each move by the driver. ``by_host`` lets a host copy volumes that move, and
-``fail_connect``, ``fail_extend`` and ``fail_move`` let these operations fail. The file ``looks`` beside it gets a line
-with each look, and ``held`` has the number of the look that waits.
+extension, ``move_seconds`` that of each move by the driver, and ``accept_seconds`` that of each transfer. ``by_host``
+lets a host copy volumes that move, and ``fail_connect``, ``fail_extend`` and ``fail_move`` let these operations fail.
+The file ``looks`` beside it gets a line with each look, and ``held`` has the number of the look that waits.
 """
 
 import json
@@ -123,6 +123,10 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         if self._ordered("fail_extend", False):
             raise exception.VolumeBackendAPIException(data="ordered to fail")
         self._enlarge(volume, new_size)
+
+    def accept_transfer(self, _context: Any, _volume: Any, _new_user: str, _new_project: str) -> None:
+        """Take the time of a transfer."""
+        time.sleep(self._ordered("accept_seconds", 0))
 
     def _enlarge(self, volume: Any, new_size: int) -> None:
         with self._path(volume).open("r+b") as file:

@@ -20,6 +20,7 @@ LATE = datetime.datetime(2100, 1, 1)  # noqa: DTZ001  (in UTC, as in Cinder)
 
 VOLUMES, GIGABYTES = Resource("volumes", "volumes"), Resource("gigabytes", "gigabytes")
 SNAPSHOTS = Resource("snapshots", "snapshots")
+BACKUPS = Resource("backups", "backups")
 VOLUMES_GOLD = Resource("volumes_gold", "volumes", "t-gold")
 GIGABYTES_GOLD = Resource("gigabytes_gold", "gigabytes", "t-gold")
 
