@@ -54,7 +54,7 @@ class RoomAdviser(Adviser):
         plan = self._plan(PlanQuery(goal=Fit.name, arguments={"size": message.size_gb, **arguments}))
         if plan is None or not plan.is_reached or not plan.moves:
             return ()
-        options = {"volume_type": "--type", "zone": "--zone"}
+        options = {argument.name: f"--{argument.option_name}" for argument in Fit.arguments}
         words = [f" {options[name]} {shlex.quote(value)}" for name, value in arguments.items()]
         return [f"{plan.amount} would make room: tonnage plan fit {message.size_gb}{''.join(words)}"]
 

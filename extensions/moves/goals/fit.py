@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The goal to make room for volumes that would be refused now."""
 
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -36,18 +35,8 @@ class Fit(Goal):
 
     def plan(self, model: "PoolModel") -> MovePlan:
         from tonnage.extensions.moves.planning import room
-        from tonnage.rpc.messages import CreateVolume
-        from tonnage.scheduler.decisions import resolution
 
-        message = CreateVolume(
-            request_id="",
-            volume_id=str(uuid.uuid4()),
-            size_gb=self._size,
-            project_id="",
-            volume_type=self._type or None,
-            availability_zone=self._zone or None,
-        )
-        request = resolution.resolve_create(message, model.lookup([message])).request
+        request = model.request_for(self._size, self._type, self._zone)
         text = f"make room for {self._count} x {request.describe()}"
         placed: list[str] = []
         for _ in range(self._count):

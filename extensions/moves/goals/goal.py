@@ -9,13 +9,14 @@ in the methods that use them: these take a second to load.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tonnage.extensions.moves.goals.arguments import Argument
 from tonnage.extensions.moves.planning.plan import MovePlan
 
 if TYPE_CHECKING:
+    from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
     from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 PHYSICAL, PROMISED = "physical", "promised"
@@ -57,3 +58,18 @@ class LevelGoal(Goal):
             else (level.promised_gb, level.promise_limit_gb)
         )
         return None if used is None or not limit else (used, limit)
+
+    def freed_gb(self, model: "PoolModel", pool: str) -> "Callable[[PlacedVolume], float]":
+        """Return a function that returns the GiB of the bound that the move of a volume out of a pool frees.
+
+        How much of a thin volume is written is not known. For the physical bound it counts with the same share as the
+        average of its pool: of a pool with 100 GiB used and 400 GiB promised a volume of 40 GiB frees about 10 GiB.
+        """
+        level = model.level(pool)
+        written = min(1.0, (level.used_gb or 0.0) / level.promised_gb) if level.promised_gb > 0 else 0.0
+
+        def freed(volume: "PlacedVolume") -> float:
+            is_whole = volume.is_thick or self.bound == PROMISED
+            return volume.size_gb if is_whole else volume.size_gb * written
+
+        return freed

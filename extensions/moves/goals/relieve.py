@@ -10,16 +10,11 @@ from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED, LevelGoal
 from tonnage.extensions.moves.planning.plan import MovePlan
 
 if TYPE_CHECKING:
-    from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
     from tonnage.extensions.moves.planning.pool_model import PoolModel
 
 
 class Relieve(LevelGoal):
-    """Moves volumes out of a pool until at most ``below`` percent of a bound are used.
-
-    How much of a thin volume is written is not known. For the physical bound it counts with the same share as the
-    average of its pool: of a pool with 100 GiB used and 400 GiB promised a volume of 40 GiB frees about 10 GiB.
-    """
+    """Moves volumes out of a pool until at most ``below`` percent of a bound are used."""
 
     name = "relieve"
     summary = "move volumes out of a pool until it is below a share of its bound"
@@ -47,13 +42,7 @@ class Relieve(LevelGoal):
         share = f"{100 * used / limit:.1f} %"
         if needed <= 0:
             return model.plan(text, f"{share} are used", is_reached=True)
-        written = min(1.0, used / promised) if (promised := model.level(self._pool).promised_gb) > 0 else 0.0
-
-        def freed(volume: "PlacedVolume") -> float:
-            is_whole = volume.is_thick or self.bound == PROMISED
-            return volume.size_gb if is_whole else volume.size_gb * written
-
-        demand = room.Demand(self._pool, needed, freed)
+        demand = room.Demand(self._pool, needed, self.freed_gb(model, self._pool))
         if room.free(model, demand) is not None:
             freed_gb, staying = room.free_most(model, demand)
             if freed_gb < needed:

@@ -14,6 +14,7 @@ would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
 
 import functools
 import math
+import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,9 +35,9 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume, VolumeReader, give_way
 from tonnage.extensions.moves.planning.plan import MovePlan, PlannedMove, PoolChange, PoolLevel, StayingVolume
-from tonnage.scheduler.requests.placement_requests import Single
+from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb, provisioning_in
-from tonnage.scheduler.requests.request_spec import Lookup
 from tonnage.scheduler.simulation.growth_forecasts import PoolGrowth
 from tonnage.scheduler.steps import moves
 
@@ -48,6 +49,14 @@ Figures: TypeAlias = npt.NDArray[np.float64]
 _LIMITS: Mapping[Calculation, Formula] = {
     calculation: functools.partial(arithmetic.promise_limit, calculation=calculation) for calculation in Calculation
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """The most GiB that a goal lets each pool promise or, if it ``is_physical``, use; in the order of the table."""
+
+    gb: Figures
+    is_physical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +124,12 @@ class PoolModel:
         self._volumes.load(pools)
 
     def target(
-        self, volume: PlacedVolume, ceilings: Figures | None = None, *, is_tight: bool = False
+        self, volume: PlacedVolume, ceilings: Ceilings | None = None, *, is_tight: bool = False
     ) -> tuple[Placement, str] | str:
         """Return the pool that takes a volume, with the reason in words; without one, why it stays.
 
-        It is the pool that the scheduler would choose among those that both bounds allow, and ``ceilings``: the most
-        GiB that the goal lets each pool promise, in the order of the table. With ``is_tight`` it is the pool with the
-        least room, so that large room remains for large volumes.
+        It is the pool that the scheduler would choose among those that both bounds and ``ceilings`` allow. With
+        ``is_tight`` it is the pool with the least room, so that large room remains for large volumes.
         """
         give_way()
         if volume.spec is None:
@@ -130,8 +138,7 @@ class PoolModel:
         candidates = self.rules.filters.candidates(self.pools, request)
         allowed = candidates & self._allowed(volume) & self._is_no_source()
         if ceilings is not None:
-            promised, _ = self.promises()
-            allowed = allowed & (promised + volume.size_gb <= ceilings)
+            allowed = allowed & (self.counted(ceilings) + volume.size_gb <= ceilings.gb)
         index = self._tightest(allowed) if is_tight else self.rules.best(self.pools, request, allowed)
         if index is None:
             return self._refusal(volume, request, candidates)
@@ -218,11 +225,10 @@ class PoolModel:
         row = self.pools.get(pool)
         if row is None:
             raise LookupError(f"the plan has no pool {pool}")
-        used = row.total - row.free + row.in_flight_physical
         return PoolLevel(
             promised_gb=round(float(arithmetic.promised(row)), 2),
             promise_limit_gb=_figure(arithmetic.promise_limit(row, self.rules.calculation)),
-            used_gb=_figure(used),
+            used_gb=_figure(_used(row)),
             physical_limit_gb=_figure(row.total - arithmetic.reserve(row)),
         )
 
@@ -263,16 +269,32 @@ class PoolModel:
             raise ValueError(f"volume {volume.id} cannot be moved: {volume.reason}")
         return moves.without_source(self.pools, volume.spec.request, volume.pool)
 
+    def request_for(self, size_gb: int, volume_type: str, zone: str) -> Request:
+        """Return the request for a new volume; an empty type or zone is none.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a volume type that is not there.
+        """
+        message = CreateVolume(
+            request_id="",
+            volume_id=str(uuid.uuid4()),
+            size_gb=size_gb,
+            project_id="",
+            volume_type=volume_type or None,
+            availability_zone=zone or None,
+        )
+        return resolution.resolve_create(message, self._volumes.lookup([message])).request
+
+    def suitable(self, request: Request) -> list[str]:
+        """Return the pools that are suitable for a request, apart from their room."""
+        candidates = self.rules.without_room.filters.candidates(self.pools, request)
+        return [self.pools.names[row] for row in np.flatnonzero(candidates).tolist()]
+
     def number_of_pools(self, volume: PlacedVolume) -> int:
         """Return the number of pools that are suitable for a volume, apart from their room."""
         if volume.spec is None:
             return 0
         candidates = self.rules.without_room.filters.candidates(self.pools, self.request_of(volume))
         return int((candidates & self._is_no_source()).sum())
-
-    def lookup(self, items: Sequence[Single]) -> Lookup:
-        """Return the rows that requests refer to."""
-        return self._volumes.lookup(items)
 
     def take_room(self, placement: Placement, request: Request) -> None:
         """Count a new volume in its pool, as if reports contained it: it is none of the operations in flight.
@@ -314,6 +336,10 @@ class PoolModel:
         """Return the promised GiB of each pool and the limit, as columns of the table."""
         promised = self.pools.evaluated(arithmetic.promised)
         return promised, self.pools.evaluated(_LIMITS[self.rules.calculation])
+
+    def counted(self, ceilings: Ceilings) -> Figures:
+        """Return the GiB of each pool that the ceilings limit, as a column of the table."""
+        return self.pools.evaluated(_used) if ceilings.is_physical else self.promises()[0]
 
     def _count(self, volume: PlacedVolume, target: str, sign: int) -> None:
         into, out_of = self.pools.index(target), self.pools.index(volume.pool)
@@ -391,6 +417,11 @@ class PoolModel:
                 f"{units.to_wire(round(room, 2))} GiB are free"
             )
         return f"{request.describe()} would go to {name}, which would then be above the level of this plan"
+
+
+def _used(pools: arithmetic.Figures) -> Floats:
+    """Return the physically used GiB, with those in flight."""
+    return pools.total - pools.free + pools.in_flight_physical
 
 
 def _unreported(pool: str) -> str:

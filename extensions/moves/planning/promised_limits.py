@@ -8,7 +8,7 @@ import numpy as np
 from tonnage.extensions.moves.planning import room
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.plan import StayingVolume
-from tonnage.extensions.moves.planning.pool_model import Figures, PoolModel
+from tonnage.extensions.moves.planning.pool_model import Ceilings, PoolModel
 from tonnage.extensions.moves.planning.room import Demand
 
 #: How often a pool passes volumes on, at most.
@@ -18,12 +18,12 @@ _MOST_ROUNDS = 200
 _TOLERANCE_GB = 0.01
 
 
-def ceilings_of(model: PoolModel, limits: Mapping[str, float]) -> Figures:
-    """Return the most GiB that each pool may promise, in the order of the table: none where there is no limit."""
-    return np.array([limits.get(name, -np.inf) for name in model.pools.names])
+def ceilings_of(model: PoolModel, limits: Mapping[str, float], *, is_physical: bool = False) -> Ceilings:
+    """Return the limits of pools as ceilings. A pool without a limit takes nothing."""
+    return Ceilings(np.array([limits.get(name, -np.inf) for name in model.pools.names]), is_physical)
 
 
-def demand(pool: str, needed_gb: float, ceilings: Figures) -> Demand:
+def demand(pool: str, needed_gb: float, ceilings: Ceilings) -> Demand:
     """Return the demand that so many GiB of promises leave a pool."""
     return Demand(pool, needed_gb, lambda volume: volume.size_gb, ceilings)
 
@@ -34,10 +34,10 @@ def free_through_others(model: PoolModel, limits: Mapping[str, float]) -> bool:
     A pool that takes volumes of another one passes its own on. A volume moves once.
     """
     strict = ceilings_of(model, limits)
-    rows = np.flatnonzero(np.isfinite(strict))
-    loose = np.where(np.isfinite(strict), np.inf, -np.inf)
+    rows = np.flatnonzero(np.isfinite(strict.gb))
+    loose = Ceilings(np.where(np.isfinite(strict.gb), np.inf, -np.inf))
     for _ in range(_MOST_ROUNDS):
-        excess = model.promises()[0][rows] - strict[rows]
+        excess = model.promises()[0][rows] - strict.gb[rows]
         highest_row = int(np.argmax(excess))
         if excess[highest_row] <= _TOLERANCE_GB:
             return True

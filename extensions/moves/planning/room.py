@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.capacity.request import Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.plan import StayingVolume
-from tonnage.extensions.moves.planning.pool_model import Figures, PoolModel
+from tonnage.extensions.moves.planning.pool_model import Ceilings, PoolModel
 from tonnage.extensions.moves.planning.volume_subsets import Candidate, smallest
 
 #: Most pools that are tried as the pool in which room is made, those that lack least first.
@@ -21,13 +21,13 @@ _MOST_POOLS = 20
 class Demand:
     """An amount that is to become free in a pool. ``freed_gb`` returns the GiB that the move of a volume frees.
 
-    ``ceilings`` are the most GiB that the goal lets each pool promise; None is no more than its bound.
+    ``ceilings`` limit the pools below their bounds; None does not.
     """
 
     pool: str
     needed_gb: float
     freed_gb: Callable[[PlacedVolume], float]
-    ceilings: Figures | None = None
+    ceilings: Ceilings | None = None
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def _choice(demand: Demand, volumes: Sequence[PlacedVolume]) -> list[PlacedVolum
 
 
 def _move_all(
-    model: PoolModel, volumes: Sequence[PlacedVolume], ceilings: Figures | None, levels: int
+    model: PoolModel, volumes: Sequence[PlacedVolume], ceilings: Ceilings | None, levels: int
 ) -> tuple[PlacedVolume, str] | None:
     """Move volumes, the largest first; return the first that finds no pool, with the reason."""
     for volume in model.in_full(sorted(volumes, key=lambda volume: (-volume.size_gb, volume.id))):
@@ -138,7 +138,7 @@ def _move_all(
 
 
 def make_room_for(
-    model: PoolModel, request: Request, *, physical_gb: float, ceilings: Figures | None = None, levels: int = 0
+    model: PoolModel, request: Request, *, physical_gb: float, ceilings: Ceilings | None = None, levels: int = 0
 ) -> str | None:
     """Move volumes so that a pool accepts a request, and return that pool; None if no moves out of one pool do it.
 
@@ -172,20 +172,24 @@ def _free_without_return(model: PoolModel, demand: Demand, levels: int) -> bool:
             model.sources.discard(demand.pool)
 
 
-def _demands(model: PoolModel, request: Request, physical_gb: float, ceilings: Figures | None) -> Iterator[Demand]:
+def _demands(model: PoolModel, request: Request, physical_gb: float, ceilings: Ceilings | None) -> Iterator[Demand]:
     """Yield for the pools that refuse a request for their room alone the GiB that they lack, the fewest first."""
     pools = model.pools
     suitable = model.rules.without_room.filters.candidates(pools, request)
-    promised, _ = model.promises()
+    counted = None if ceilings is None else model.counted(ceilings)
     demands = []
     for row in np.flatnonzero(suitable).tolist():
         name = pools.names[row]
         if model.is_source(name):
             continue
         lacking_gb = request.size_gb - model.headroom(name, request)
-        if ceilings is not None:
-            lacking_gb = max(lacking_gb, float(promised[row]) + request.size_gb - float(ceilings[row]))
         lacking_physically_gb = physical_gb - model.physical_room(name)
+        if ceilings is not None and counted is not None:
+            excess_gb = float(counted[row]) + request.size_gb - float(ceilings.gb[row])
+            if ceilings.is_physical:
+                lacking_physically_gb = max(lacking_physically_gb, excess_gb)
+            else:
+                lacking_gb = max(lacking_gb, excess_gb)
         is_thin = model.is_thin_in(name, request)
         needed_gb = max(lacking_gb, lacking_physically_gb)
         if math.isfinite(needed_gb):

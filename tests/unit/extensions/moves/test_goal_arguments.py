@@ -98,7 +98,8 @@ def test_the_api_describes_the_arguments_of_each_goal() -> None:
     schema = msgspec.json.schema(plan_bodies.NewPlan, schema_hook=lambda kind: {"title": kind.__name__})
     text = schema["$defs"]["NewPlan"]["properties"]["arguments"]["description"]
     assert text == (
-        "balance takes pools, zone, points; empty takes target; fit takes size, volume_type, zone, count; "
+        "balance takes pools, volume_type, zone, bound, points; empty takes target; "
+        "fit takes size, volume_type, zone, count; "
         "relieve takes pool, below, bound"
     )
 

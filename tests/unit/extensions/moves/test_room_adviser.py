@@ -11,6 +11,7 @@ import pytest
 from tests.unit.extensions.moves.clouds import Cloud
 from tests.unit.ledger.records import new_id
 from tonnage.capacity.explanation import Explanation
+from tonnage.extensions.moves.planning.placed_volumes import PlacedVolumes
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.room_adviser import RoomAdviser
 from tonnage.rpc.messages import CreateVolume
@@ -52,7 +53,8 @@ def create(size: int, **more: Any) -> CreateVolume:
 
 def explain(cloud: Cloud, message: CreateVolume) -> Explanation:
     model = cloud.model()
-    return model.rules.explain(model.pools, resolution.resolve_create(message, model.lookup([message])).request)
+    lookup = PlacedVolumes(cloud.database).lookup([message])
+    return model.rules.explain(model.pools, resolution.resolve_create(message, lookup).request)
 
 
 def advice(cloud: Cloud, adviser: RoomAdviser, message: CreateVolume) -> list[str]:

@@ -69,6 +69,39 @@ def test_a_zone_is_balanced_by_itself() -> None:
         cloud.plan("balance", zone="z3")
 
 
+def test_pools_are_balanced_by_their_physical_use() -> None:
+    """Of each thin volume half is written here, and it may be written in full where it goes to."""
+    cloud = (
+        Cloud()
+        .add("a", 100, [40, 40, 40, 40], thin=True, ratio=4.0, written=0.5)
+        .add("b", 100, [120], thin=True, ratio=4.0, written=0.1)
+        .add("c", 100, [20])
+    )
+    plan = cloud.plan("balance", points=22, bound="physical", pools=["h@a#p", "h@b#p"])
+    assert plan.goal == "balance 2 pools within 22 points of their mean, 46.0 % of physical use"
+    assert moves_of(plan) == [(40, "a", "b")]
+    assert plan.outcome == "no pool is above 68.0 %"
+    # Two of them would free enough for 10 points, but their copies take the other pool above the level.
+    plan = cloud.plan("balance", points=10, bound="physical", pools=["h@a#p", "h@b#p"])
+    assert (plan.is_reached, plan.outcome) == (False, "h@a#p stays at 80.0 %")
+    # By their promises the second one is the fullest.
+    assert moves_of(cloud.plan("balance", points=20, pools=["h@b#p", "h@c#p"])) == []
+
+
+def test_the_pools_of_a_volume_type_are_balanced_by_themselves() -> None:
+    cloud = Cloud().add("a", 100, [40, 40], media="ssd").add("b", 100, media="ssd").add("c", 1000, media="hdd")
+    with cloud.engine.begin() as connection:
+        connection.execute(sa.insert(models.VolumeType).values(id="gold", name="gold", is_public=True))
+        connection.execute(sa.insert(models.ExtraSpec).values(volume_type_id="gold", key="media", value="ssd"))
+    plan = cloud.plan("balance", volume_type="gold")
+    assert plan.goal == "balance 2 pools within 10 points of their mean, 40.0 %"
+    assert moves_of(plan) == [(40, "a", "b")]
+    with pytest.raises(errors.NotFound, match="no pool that is to be balanced is suitable for the volume type gold"):
+        cloud.plan("balance", volume_type="gold", pools=["h@c#p"])
+    with pytest.raises(errors.InvalidInput, match="volume type 'silver' could not be found"):
+        cloud.plan("balance", volume_type="silver")
+
+
 def test_a_single_pool_cannot_be_balanced() -> None:
     cloud = Cloud().add("a", 100, [90], zone="z1").add("b", 100).add("c", float("inf"))
     expected = "a single pool cannot be balanced: h@a#p is its own mean; name two pools or more"

@@ -20,7 +20,7 @@ def test_a_goal_declares_its_name_and_its_arguments(name: str) -> None:
 
 def test_the_share_is_that_of_the_bound() -> None:
     model = Cloud().add("a", 100, [40, 20], thin=True, ratio=2.0, written=0.5).model()
-    balance = Balance({"pools": [], "zone": "", "points": 10})
+    balance = Balance({"pools": [], "volume_type": "", "zone": "", "bound": "promised", "points": 10})
     assert balance.used_and_limit(model, "h@a#p") == (60.0, 200.0)
     relieve = Relieve({"pool": "h@a#p", "below": 10, "bound": "physical"})
     assert relieve.used_and_limit(model, "h@a#p") == (30.0, 100.0)

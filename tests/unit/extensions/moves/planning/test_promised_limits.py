@@ -13,7 +13,7 @@ def test_a_pool_without_a_limit_takes_nothing() -> None:
     cloud = Cloud().add("a", 100, [20, 20]).add("b", 100).add("c", 50)
     model = cloud.model()
     ceilings = promised_limits.ceilings_of(model, {A: 20.0, C: 50.0})
-    assert dict(zip(model.pools.names, ceilings.tolist(), strict=True)) == {A: 20.0, B: -np.inf, C: 50.0}
+    assert dict(zip(model.pools.names, ceilings.gb.tolist(), strict=True)) == {A: 20.0, B: -np.inf, C: 50.0}
     demands = [promised_limits.demand(A, 20.0, ceilings)]
     assert promised_limits.free_all(model, demands, [None]) == {}
     assert moves_of(model.plan("", "", is_reached=True)) == [(20, "a", "c")]
