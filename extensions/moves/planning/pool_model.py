@@ -12,11 +12,13 @@ Example: pool *a* has 100 GiB, ratio 2, 150 GiB promised, 80 GiB used. A thin vo
 would promise 180 of 200 GiB, but it may write 30 GiB, and 20 are free.
 """
 
+import contextlib
 import functools
 import math
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
@@ -44,6 +46,9 @@ from tonnage.scheduler.steps import moves
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Figures: TypeAlias = npt.NDArray[np.float64]
 
+
+#: Processor seconds of trials after which a plan tries no further moves.
+LONGEST_TRIALS = 5.0
 
 #: The limits of promises as formulas, whose values the table of pools keeps.
 _LIMITS: Mapping[Calculation, Formula] = {
@@ -87,6 +92,9 @@ class PoolModel:
         self._read: dict[str, PlacedVolume | None] = {}
         #: The levels of pools before the first move that used each.
         self._before: dict[str, PoolLevel] = {}
+        #: The processor time of the trials that have ended, and the begin of the one that runs.
+        self._trial_seconds = 0.0
+        self._trial_began: float | None = None
 
     def volumes(self, pool: str) -> list[PlacedVolume]:
         """Return the volumes that are in a pool by the ledger and that no move of the plan takes, the largest first."""
@@ -141,7 +149,8 @@ class PoolModel:
             allowed = allowed & (self.counted(ceilings) + volume.size_gb <= ceilings.gb)
         index = self._tightest(allowed) if is_tight else self.rules.best(self.pools, request, allowed)
         if index is None:
-            return self._refusal(volume, request, candidates)
+            # Nobody reads the reasons of a trial, and they would take half of its time.
+            return self._refusal(volume, request, candidates) if self._trial_began is None else ""
         name, count = self.pools.names[index], int(allowed.sum())
         best = "the fullest" if is_tight else "the best"
         reason = f"{request.describe()} goes to {name}, {best} of {count} candidate{'' if count == 1 else 's'}"
@@ -205,12 +214,56 @@ class PoolModel:
             promised, physical = of_parts[storage_id]
             self.pools.claim(index, max(0.0, promised_gb - promised), max(0.0, physical_gb - physical))
 
-    def take_back(self, length: int) -> None:
-        """Take back the last moves, so that the plan has ``length`` of them."""
-        while len(self._steps) > length:
-            step = self._steps.pop()
+    def take_back(self, length: int) -> Sequence[tuple[PlacedVolume, Placement, str]]:
+        """Take back the last moves, so that the plan has ``length`` of them.
+
+        Return the arguments of :meth:`move` with which the others were added, in their order.
+        """
+        taken_back = self._steps[length:]
+        for step in reversed(taken_back):
             self._moved.discard(step.volume.id)
             self._count(step.volume, step.placement.pool, -1)
+        del self._steps[length:]
+        return [(step.volume, step.placement, step.reason) for step in taken_back]
+
+    def repeat(self, moves: Iterable[tuple[PlacedVolume, Placement, str]]) -> None:
+        """Add moves again that were taken back."""
+        for move in moves:
+            self.move(*move)
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Count the time in which moves are tried that may be taken back. A trial within a trial is a part of it."""
+        if self._trial_began is not None:
+            yield
+            return
+        self._trial_began = began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._trial_began = None
+            self.count_trial(began)
+
+    def count_trial(self, began: float) -> None:
+        """Count the processor time of this thread since ``began``, unless it is a part of a trial."""
+        if self._trial_began is None:
+            self._trial_seconds += time.thread_time() - began
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether trials have taken so long that no further one is to begin: in full pools they would take hours."""
+        running = 0.0 if self._trial_began is None else time.thread_time() - self._trial_began
+        return self._trial_seconds + running > LONGEST_TRIALS
+
+    def total_room_gb(self) -> float:
+        """Return the GiB of room in all pools together, of each pool by the bound that leaves more.
+
+        A move takes at least as much of it as it frees, so no moves make room for a larger volume. It is ``inf`` if a
+        pool has no limit. Example: ten full pools with 2 GiB of room each never take a volume of 30 GiB.
+        """
+        promised, limits = self.promises()
+        room = np.fmax(limits - promised, self.pools.evaluated(arithmetic.physical_room))
+        return float(room[self._is_no_source() & (room > 0)].sum())
 
     def __len__(self) -> int:
         """Return the number of moves."""
@@ -251,6 +304,8 @@ class PoolModel:
                 )
             )
             last_out.setdefault(step.volume.pool, []).append(number)
+        if self.is_exhausted and not is_reached:
+            outcome += f" (after {LONGEST_TRIALS:g} s of trials; other moves may do it)"
         order = sorted(staying, key=lambda volume: (volume.pool, -volume.size_gb, volume.volume_id))
         names = sorted({pool for move in planned for pool in (move.source, move.target)})
         changes = (PoolChange(pool=name, before=self._before[name], after=self.level(name)) for name in names)

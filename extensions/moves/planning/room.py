@@ -2,11 +2,14 @@
 """Moves that make room: out of one pool, or elsewhere so that a request finds a pool."""
 
 import math
+import operator
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tonnage.capacity import arithmetic
 from tonnage.capacity.request import Request
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.plan import StayingVolume
@@ -50,16 +53,18 @@ def free(
     """
     length = len(model)
     plain = _attempt(model, demand, first, levels=0)
-    if levels == 0 or not plain.stuck:
+    if levels == 0 or not plain.stuck or model.is_exhausted:
         return None if plain.is_freed else plain.staying
     copied_gb = model.copied_since(length) if plain.is_freed else math.inf
-    model.take_back(length)
-    if _attempt(model, demand, levels=levels).is_freed and model.copied_since(length) < copied_gb:
+    moves = model.take_back(length)
+    with model.trial():
+        passed_on = _attempt(model, demand, levels=levels)
+    if passed_on.is_freed and model.copied_since(length) < copied_gb:
         return None
     model.take_back(length)
     if not plain.is_freed:
         return plain.staying
-    _attempt(model, demand, levels=0)
+    model.repeat(moves)
     return None
 
 
@@ -90,9 +95,10 @@ def _attempt(model: PoolModel, demand: Demand, first: Sequence[PlacedVolume] | N
     # A move for another pool may have taken one of the first meanwhile.
     is_first = first is not None and {volume.id for volume in volumes}.issuperset(volume.id for volume in first)
     while True:
+        began = time.thread_time()
         chosen = first if is_first else _choice(demand, volumes)
         is_first = False
-        if chosen is None:
+        if chosen is None or (attempt.stuck and model.is_exhausted):
             attempt.staying += attempt.stuck
             return attempt
         stuck = _move_all(model, chosen, demand.ceilings, levels)
@@ -100,6 +106,7 @@ def _attempt(model: PoolModel, demand: Demand, first: Sequence[PlacedVolume] | N
             attempt.is_freed = True
             return attempt
         model.take_back(length)
+        model.count_trial(began)
         volume, reason = stuck
         attempt.stuck.append(volume.staying(reason))
         # A volume of the same size may still find a pool: its type, or the location of its copies, is another.
@@ -145,19 +152,23 @@ def make_room_for(
     ``physical_gb`` are the GiB that the request writes at once. Of the pools that only lack room the one is chosen for
     which the fewest GiB are copied, then with the fewest moves. With ``levels`` these moves may get room by others.
     """
-    best: tuple[int, int, str] | None = None
-    demands = {demand.pool: demand for demand in _demands(model, request, physical_gb, ceilings)}
-    length = len(model)
-    for pool, demand in demands.items():
-        is_possible = _free_without_return(model, demand, levels)
-        cost = (model.copied_since(length), len(model) - length, pool)
-        model.take_back(length)
-        if is_possible and (best is None or cost < best):
-            best = cost
-    if best is None:
+    if request.size_gb > model.total_room_gb() + arithmetic.TOLERANCE_GB:
         return None
-    pool = best[2]
-    _free_without_return(model, demands[pool], levels)
+    length = len(model)
+    ways = []
+    for demand in _demands(model, request, physical_gb, ceilings):
+        if model.is_exhausted:
+            break
+        with model.trial():
+            is_possible = _free_without_return(model, demand, levels)
+            cost = (model.copied_since(length), len(model) - length, demand.pool)
+            moves = model.take_back(length)
+        if is_possible:
+            ways.append((cost, moves))
+    if not ways:
+        return None
+    (_, _, pool), moves = min(ways, key=operator.itemgetter(0))
+    model.repeat(moves)
     return pool
 
 

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves that make room."""
 
+import time
+
+import pytest
+
 from tests.unit.extensions.moves.clouds import Cloud, moves_of
-from tonnage.extensions.moves.planning import room
+from tonnage.extensions.moves.goals import goal_loader
+from tonnage.extensions.moves.planning import pool_model, room
 from tonnage.extensions.moves.planning.placed_volumes import PlacedVolume
 from tonnage.extensions.moves.planning.pool_model import PoolModel
 from tonnage.extensions.moves.planning.room import Demand
@@ -56,3 +61,39 @@ def test_thin_volumes_leave_no_physical_room_for_a_copy() -> None:
     [volume] = model.volumes("h@d#p")
     model.sources.update({"h@d#p", "h@b#p"})
     assert room.make_room_for(model, model.request_of(volume), physical_gb=40) is None
+
+
+def test_no_move_is_tried_for_a_volume_that_is_larger_than_all_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud().add("large", 11, [11])
+    for name in "abcde":
+        cloud.add(name, 52, [20, 20, 10])
+    model = cloud.model()
+    model.sources.add("h@large#p")
+    [volume] = model.volumes("h@large#p")
+    monkeypatch.setattr(model, "target", lambda *arguments: pytest.fail("a move is tried"))
+    assert model.total_room_gb() == 10
+    assert room.make_room_for(model, model.request_of(volume), physical_gb=11, levels=1) is None
+
+
+def test_a_plan_that_tries_for_long_ends_with_direct_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 30 GiB would fit in b if its 10 GiB moved to c, which is not tried any more."""
+    cloud = Cloud().add("a", 50, [30, 5]).add("b", 35, [10]).add("c", 20)
+    plan = goal_loader.load("empty", {"target": "h@a#p"}).plan(cloud.model())
+    assert (plan.is_reached, moves_of(plan)) == (True, [(5, "a", "b"), (10, "b", "c"), (30, "a", "b")])
+    monkeypatch.setattr(pool_model, "LONGEST_TRIALS", 0.0)
+    plan = goal_loader.load("empty", {"target": "h@a#p"}).plan(cloud.model())
+    assert not plan.is_reached
+    assert [(size_gb, source) for size_gb, source, _ in moves_of(plan)] == [(5, "a")]
+    assert plan.outcome.endswith("(after 0 s of trials; other moves may do it)")
+    assert [volume.size_gb for volume in plan.staying] == [30]
+
+
+def test_inner_trials_count_as_a_part_of_the_outer_one() -> None:
+    model = Cloud().add("a", 50).model()
+    began = time.thread_time()
+    with model.trial():
+        with model.trial():
+            model.count_trial(began - 100)
+        assert not model.is_exhausted
+    model.count_trial(began - 100)
+    assert model.is_exhausted
