@@ -23,7 +23,6 @@ OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "hours",
         default="",
-        regex=r"^([0-9]{1,2}-[0-9]{1,2})?$",
         sample_default="22-06",
         help="Hours of the day in which moves of plans begin, in the local time of the schedulers. Empty: all hours.",
     ),

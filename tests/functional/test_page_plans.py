@@ -126,6 +126,9 @@ def test_a_plan_has_its_pools_before_and_after_and_its_moves(browser: Browser, s
         assert "time left" in text.lower()
         assert "0 of 2 moves, 0 GiB of 40 GiB" in text
         assert "2 at a time for a backend, 8 in all, fails at 3 failures, hours 22-06" in text
+        for verb in ("show", "pause", "resume", "stop"):
+            assert f"tonnage plan {verb} {PLAN} --url {server.url}" in text
+        assert tab.page.locator("nav [aria-current=page]").inner_text() == "Plans"
         # The page shows the progress without a reload.
         server.ledger.run(plan_records.end_step, PLAN, 1, tables.STEP_FAILED, "the copy failed")
         server.ledger.run(plan_records.stop, PLAN)
@@ -136,6 +139,7 @@ def test_a_plan_has_its_pools_before_and_after_and_its_moves(browser: Browser, s
         ]
         assert "0 of 2 moves, 0 GiB of 40 GiB" in tab.text()
         assert "time left" not in tab.text().lower()
+        assert "tonnage plan pause" not in tab.text()
         assert tab.breaches() == []
         assert tab.messages == []
 

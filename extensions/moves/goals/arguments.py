@@ -192,9 +192,12 @@ def _bounds(least: float, most: float) -> str:
 def read_all(declared: Sequence[Argument], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all arguments by their names.
 
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a wrong one, and for one that is not declared.
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a wrong or missing one, and for one that is not declared.
     """
-    read = {argument.name: argument.read(values.get(argument.name, argument.default)) for argument in declared}
-    if unknown := sorted(values.keys() - read.keys()):
-        raise errors.InvalidInput(f"the goal has no argument {', '.join(unknown)}")
-    return read
+    names = [argument.name for argument in declared]
+    if unknown := sorted(values.keys() - set(names)):
+        raise errors.InvalidInput(f"the goal has no argument {', '.join(unknown)}: it takes {', '.join(names)}")
+    for argument in declared:
+        if argument.default is None and argument.name not in values:
+            raise errors.InvalidInput(f"{argument.name} is missing: expected {argument.expected}")
+    return {argument.name: argument.read(values.get(argument.name, argument.default)) for argument in declared}

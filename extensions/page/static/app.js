@@ -40,6 +40,8 @@ const SECTIONS = {
 // The extension whose figures a section shows, if these are not the page's own.
 const EXTENSION_OF = { soon: "history", plans: "moves", plan: "moves" };
 const isOffered = (name) => !(name in EXTENSION_OF) || isEnabled(EXTENSION_OF[name]);
+// The section that the page of one thing belongs to.
+const SECTION_OF = { pool: "pools", volume: "volumes", plan: "plans" };
 const LINKS = [
   ["now", "Now"],
   ["soon", "Soon"],
@@ -104,7 +106,7 @@ function Header({ summary, error, time, name }) {
       <button type="button" aria-pressed=${paused ? "true" : "false"} onClick=${pause}>Pause</button>
     </div>
     <nav aria-label="Sections"><ul>${LINKS.map(([key, title]) => html`<li>
-      <a href=${`#${key}`} aria-current=${name === key ? "page" : null}>${title}</a></li>`)}</ul></nav>
+      <a href=${`#${key}`} aria-current=${(SECTION_OF[name] ?? name) === key ? "page" : null}>${title}</a></li>`)}</ul></nav>
   </header>`;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections Plans and Plan: plans of moves that are or were carried out, their pools before and after, and their moves.
 
+import { commandLine } from "./explain.js";
 import { age, count, size } from "./format.js";
 import { Bar, Code, Facts, Figures, Section, Table, poolLink, volumeLink } from "./parts.js";
 import { usePolling } from "./polling.js";
@@ -60,8 +61,9 @@ export function Plan({ query, time, focus }) {
   return html`<${Section} title=${`Plan ${id}`} focus=${focus}>
     <p class="note"><a href="#plans">All plans</a></p>
     <${Figures} answer=${answer} time=${time}>${(data) => html`<${Detail} plan=${data.move_plan} time=${time} />`}</${Figures}>
-    <p class="note">The same as a command: <${Code} line=${`tonnage plan show ${id}`} />. Others change it:
-      <${Code} line="tonnage plan pause" />, <${Code} line="resume" /> and <${Code} line="stop" />.</p>
+    <p class="note">The same as a command: <${Code} line=${commandLine("plan", ["show", id])} /></p>
+    ${answer.data && isUnfinished(answer.data.move_plan) && html`<p class="note">These change it: ${["pause", "resume", "stop"].map(
+      (verb) => html`<${Code} line=${commandLine("plan", [verb, id])} /> `)}</p>`}
   </${Section}>`;
 }
 

@@ -53,7 +53,7 @@ def test_a_wrong_value_is_named(argument: Argument, value: Any, message: str) ->
 
 
 def test_what_is_not_declared_is_named() -> None:
-    with pytest.raises(errors.InvalidInput, match=r"^the goal has no argument below, count$"):
+    with pytest.raises(errors.InvalidInput, match=r"^the goal has no argument below, count: it takes "):
         arguments.read_all([_ZONE], {"count": 1, "below": 2, "zone": "nova"})
 
 

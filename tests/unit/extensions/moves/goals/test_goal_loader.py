@@ -18,5 +18,5 @@ def test_an_unknown_goal_is_named_with_those_that_there_are() -> None:
 
 
 def test_the_errors_of_arguments_name_the_goal() -> None:
-    with pytest.raises(errors.InvalidInput, match=r"^goal empty: target is None: expected a text$"):
+    with pytest.raises(errors.InvalidInput, match=r"^goal empty: target is missing: expected a text$"):
         goal_loader.load("empty", {})

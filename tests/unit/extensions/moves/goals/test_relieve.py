@@ -80,11 +80,14 @@ def test_an_unknown_bound_is_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"below": 80}, "goal relieve: pool is None: expected a text"),
+        ({"below": 80}, "goal relieve: pool is missing: expected a text"),
         ({"pool": "p", "below": 101}, "goal relieve: below is 101: expected a number from 0 to 100"),
         ({"pool": "p", "below": True}, "goal relieve: below is True: expected a number"),
         ({"pool": "p", "below": 8, "bound": "x"}, "goal relieve: bound is 'x': expected physical or promised"),
-        ({"pool": "p", "below": 8, "above": 1}, "goal relieve: the goal has no argument above"),
+        (
+            {"pool": "p", "below": 8, "above": 1},
+            "goal relieve: the goal has no argument above: it takes pool, below, bound",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
