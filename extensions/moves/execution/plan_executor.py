@@ -330,7 +330,8 @@ class PlanExecutor:
         try:
             added = self._database.run(plan_records.add_generation, plan.id, plan.generation, new_plan, message, pause)
         except errors.Conflict as error:
-            self._end(plan, tables.FAILED, error.message)
+            # Another plan has taken the pool since the held ones were read: the next look reads them again.
+            LOG.info("Plan %s (%s) is made anew once more: %s", plan.id, plan.summary, error.message)
             return
         if added and message != plan.message:
             LOG.info("Plan %s (%s): %s", plan.id, plan.summary, message)

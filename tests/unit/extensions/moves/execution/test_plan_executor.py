@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The execution of plans."""
 
+import logging
+from collections.abc import Mapping
+
 import pytest
 import sqlalchemy as sa
 
@@ -9,6 +12,7 @@ from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.turns import Killed
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.tables import MoveStepRow
 from tonnage.rpc.messages import DeleteVolume
@@ -396,6 +400,37 @@ def test_a_plan_that_shares_a_pool_with_an_unfinished_plan_is_refused() -> None:
     plans.change("stop")
     plans.executor(plans.schedulers[0]).work()
     plans.apply("empty", OTHER, target=C)
+
+
+def test_a_plan_that_is_made_anew_leaves_a_pool_alone_that_another_plan_takes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    plans = world({A: [10], D: [50]}, {A: 100, B: 200, C: 100, D: 60})
+    plans.apply("empty", target=A)
+    assert plans.rows("SELECT source, target FROM move_steps") == [(A, B)]
+    plans._open(B, False)
+    plans.report_everything()
+    executor = plans.executor(plans.schedulers[0])
+    planner = executor._planner
+    plan_beside, others = planner.plan_beside, []
+
+    def plan_while_another_begins(query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
+        plan = plan_beside(query, held)
+        if not others:
+            others.append(plans.apply("empty", plan_id=OTHER, target=D))
+            assert {move.target for move in plan.moves} == {move.target for move in others[0].moves} == {C}
+        return plan
+
+    monkeypatch.setattr(planner, "plan_beside", plan_while_another_begins)
+    executor.work()
+    assert others
+    assert (plans.state(), plans.steps()[0]) == ("running", (1, 1, 10, "waiting"))
+    assert f"is made anew once more: pool {C} is used by plan {OTHER}" in caplog.text
+    executor.work()
+    assert f"would go to {C}, which plan {OTHER} uses" in plans.message()
+    assert plans.carry_on() == "finished"
+    assert A not in plans.places().values()
 
 
 def test_the_same_request_to_start_a_plan_has_no_second_effect() -> None:
