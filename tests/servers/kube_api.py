@@ -48,7 +48,8 @@ class KubeApi:
     object name of each write, ``watched`` the resource version at which each watch of pods began. A method in
     ``failing`` is answered with that status. ``before_write`` is called at each write, which waits for it, and
     ``before_read`` with the path of each read. ``version`` is the API version of ``CSIStorageCapacity`` objects:
-    v1alpha1 drops unknown fields.
+    v1alpha1 drops unknown fields. Lists from the cache (resource version 0) lack the pods in ``uncached_pods``, as
+    those of an API server that lags behind another one do.
     """
 
     def __init__(self) -> None:
@@ -62,6 +63,7 @@ class KubeApi:
         self.before_read: Callable[[str], object] = lambda path: None
         self.version = "v1"
         self.watched: list[int] = []
+        self.uncached_pods: set[str] = set()
         self._objects: dict[str, dict[str, Any]] = {}
         self._pods: dict[str, dict[str, Any]] = {}
         self._events: dict[str, list[tuple[int, dict[str, Any]]]] = {PODS: [], NODES: []}
@@ -323,16 +325,18 @@ class KubeApi:
             if path == CLASSES:
                 return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
             if path == PODS:
-                pending = [pod for pod in self._pods.values() if pod["status"]["phase"] == "Pending"]
-                return {"metadata": {"resourceVersion": str(next(self._versions))}, "items": pending}
+                return {"metadata": self._version(), "items": self._pending_pods(query)}
             if (pod := _POD.fullmatch(path)) is not None and pod["name"] in self._pods:
                 return self._pods[pod["name"]]
             if path == PENDING_PODS and path not in self._objects:
-                pending = [pod for pod in self._pods.values() if pod["status"]["phase"] == "Pending"]
-                return {"metadata": self._version(), "items": pending}
+                return {"metadata": self._version(), "items": self._pending_pods(query)}
             if path not in self._objects:
                 raise _Refused(404, "NotFound")
             return self._objects[path]
+
+    def _pending_pods(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        unseen = self.uncached_pods if query.get("resourceVersion") == "0" else ()
+        return [pod for name, pod in self._pods.items() if pod["status"]["phase"] == "Pending" and name not in unseen]
 
     def _patch(self, path: str, body: Any) -> Any:
         """Change the annotations of an object."""

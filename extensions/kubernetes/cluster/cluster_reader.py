@@ -92,20 +92,24 @@ class ClusterReader:
 
         Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
         """
+        # Without a resource version: the cache of one of several API servers may lack a pod that others have.
         call = self._core.list_pod_for_all_namespaces
-        pods = self._read(WholePods, call, field_selector=objects.PENDING_PODS, resource_version="0")
+        pods = self._read(WholePods, call, field_selector=objects.PENDING_PODS)
         return (pods and pods.items) or ()
 
     def pods_with_claim(self, namespace: str, claim: str) -> Sequence[Pod]:
         """Return the pods that have not started and use a claim.
 
-        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        The API server answers from its cache. Of several servers one may lag behind, so it is only believed that there
+        are none after a list that is not from a cache. Raises
+        :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
         """
         call = self._core.list_namespaced_pod
-        pods = self._read(
-            WholePods, call, namespace=namespace, field_selector=objects.PENDING_PODS, resource_version="0"
-        )
-        return [pod for pod in (pods and pods.items) or () if claim in pod_volumes.claim_names(pod)]
+        for version in ({"resource_version": "0"}, {}):
+            pods = self._read(WholePods, call, namespace=namespace, field_selector=objects.PENDING_PODS, **version)
+            if users := [pod for pod in (pods and pods.items) or () if claim in pod_volumes.claim_names(pod)]:
+                return users
+        return ()
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a persistent volume claim, None if there is none.

@@ -187,6 +187,23 @@ def test_a_claim_without_a_waiting_pod_is_allowed(
     assert claims_of(written) == []
 
 
+def test_a_pod_that_an_api_server_has_not_seen_yet_gets_its_claims(
+    calls: Calls, kube: KubeApi, written: database.Database
+) -> None:
+    """Of several API servers the one that answers may lag behind the one that kube-scheduler watches."""
+    kube.uncached_pods = {"redis"}
+    assert not calls.select("a")["allowed"]
+    kube.add_claim("b", "4Gi", "fast")
+    assert calls.select("a") == ALLOWED
+    assert [claim.volume for claim in claims_of(written)] == ["a", "b"]
+
+
+def test_a_pod_that_an_api_server_has_seen_is_listed_once(calls: Calls, kube: KubeApi) -> None:
+    """A list that is not from the cache is expensive."""
+    calls.select("a")
+    assert kube.asked.count(PENDING_PODS) == 1
+
+
 def test_a_look_that_fails_is_no_decision(calls: Calls, kube: KubeApi) -> None:
     kube.failing["GET"] = 503
     with pytest.raises(errors.Unavailable):

@@ -68,6 +68,15 @@ def test_the_claim_of_a_volume_that_is_being_created_is_revived(
     assert (claim.volume, claim.node, claim.pool, claim.size) == ("data", "n1", "p", 6 * 2**30)
 
 
+def test_a_pod_that_an_api_server_has_not_seen_yet_gets_its_claim_again(
+    ledger: database.Database, kube: KubeApi, revival: ClaimRevival
+) -> None:
+    kube.add_claim("data", "6Gi", "fast", node="n1")
+    kube.uncached_pods = {"redis"}
+    revival.ensure()
+    assert [claim.volume for claim in claims_of(ledger)] == ["data"]
+
+
 def test_a_claim_is_revived_although_its_room_is_gone(
     ledger: database.Database, kube: KubeApi, revival: ClaimRevival
 ) -> None:
