@@ -94,6 +94,7 @@ class QuotaLoad:
         self.resets: Counter[str] = Counter()
         self._reset_rows: list[str] = []
         self._excess: dict[tuple[str, str], Any] = {}
+        self._allowed: dict[tuple[str, str], int] = {}
         self.most: dict[str, Counter[str]] = {project: Counter() for project in limits}
         self._operations: dict[str, Callable[[str, random.Random], None]] = {
             "create": self._create,
@@ -163,12 +164,19 @@ class QuotaLoad:
     def _watch(self, ended: threading.Event) -> None:
         """Note the largest use of both projects by their rows until the event."""
         while not ended.is_set():
+            began = time.monotonic()
             for project, most in self.most.items():
                 for resource, used in self._site.rows(project, TYPES).items():
                     most[resource] = max(most[resource], used)
-                    if used > self._limits[project].get(resource, used):
+                    if used > self._largest(project, resource, used):
                         self._note_excess(project, resource, used)
-            ended.wait(0.1)
+            ended.wait(max(0.1, 3 * (time.monotonic() - began)))  # a large project takes its time
+
+    def _largest(self, project: str, resource: str, used: int) -> int:
+        """Return the largest use that is allowed: the limit, or a use above it that has not grown since."""
+        limit = self._limits[project].get(resource, used)
+        self._allowed[project, resource] = max(limit, min(self._allowed.get((project, resource), limit), used))
+        return self._allowed[project, resource]
 
     def _note_excess(self, project: str, resource: str, used: int) -> None:
         """Note the rows of a project when it is first above a limit."""
@@ -210,8 +218,7 @@ class QuotaLoad:
         return [
             (table, row.id, row.status)
             for table, statuses in _UNDER_WAY.items()
-            for row in self._site.all(f"SELECT id, status FROM {table} WHERE deleted = :d")
-            if row.status in statuses
+            for row in self._site.all(f"SELECT id, status FROM {table} WHERE deleted = :d AND status IN {statuses!r}")
         ]
 
     def rest(self) -> None:
@@ -219,7 +226,10 @@ class QuotaLoad:
         wait_for(lambda: not self.under_way(), "no operation is under way", 4 * _LONG_PATIENCE)
 
     def forget(self) -> None:
-        """Forget the largest uses, and the limits that were exceeded."""
+        """Forget the largest uses, and the limits that were exceeded: a use above a limit may not grow from now on."""
+        for project in self.most:
+            for resource, used in self._site.rows(project, TYPES).items():
+                self._allowed[project, resource] = used
         self._excess.clear()
         for most in self.most.values():
             most.clear()

@@ -66,7 +66,7 @@ def test_switching_over_and_back_and_over_again(mariadb_server: MariaDB, rabbitm
     larger = {"volumes": VOLUMES + own["volumes"], "gigabytes": VOLUMES * SIZE + own["gigabytes"]}
     limits = {PROJECT: {**own, **larger}, OTHER: LIMITS[OTHER]}
     backups = {"backup_driver": "empty_backup_driver.EmptyBackupDriver"}
-    with quota_site.site(mariadb_server, rabbitmq_server, driver=None, **backups) as site:
+    with quota_site.site(mariadb_server, rabbitmq_server, driver=None, lifetime=60, **backups) as site:
         add_volumes(site)
         site.cinder.start_backup_service()
         load = QuotaLoad(site, [site.cinder], limits)
