@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tests.unit.extensions.cinder.quota.quota_rows import GIGABYTES, LATE, PROJECT, VOLUMES, QuotaRows
 from tonnage.extensions.cinder.quota import quota_operations as operations
 from tonnage.extensions.cinder.quota import quota_tables as tables
+from tonnage.extensions.cinder.quota import reservation_ends
 from tonnage.extensions.cinder.quota.quota_operations import Booking, Operation
 
 
@@ -40,6 +41,21 @@ def test_a_reservation_ends_with_the_operation_of_its_row(
     assert reserved(rows) == 2
     rows.change(table, row_id, deleted=True)
     assert reserved(rows) == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "value"),
+    [
+        (operations.TRANSFER, PROJECT),
+        (operations.RETYPE, "retyping"),
+        (operations.IMPORT_BACKUP, "creating"),
+        (operations.EXTEND, None),
+        (operations.CREATE_VOLUME, None),
+    ],
+    ids=lambda value: value.name if isinstance(value, Operation) else str(value),
+)
+def test_operations_that_reserve_first_begin_with_a_value(operation: Operation, value: str | None) -> None:
+    assert reservation_ends.first_value(operation, PROJECT) == value
 
 
 def test_an_extension_counts_while_rows_are_swapped_for_it(rows: QuotaRows) -> None:

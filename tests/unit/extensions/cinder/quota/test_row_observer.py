@@ -250,6 +250,17 @@ def test_a_change_that_comes_late_fails_if_it_would_exceed_a_limit(scene: Scene)
     assert scene.rows.use(OWNER)["volumes"] == (1, 0)
 
 
+def test_a_change_renews_all_reservations_of_its_request(scene: Scene) -> None:
+    """A transfer reserves for the volume and for its snapshots."""
+    volume = accept(scene)
+    scene.begins(Booking(operations.TRANSFER, volume), PROJECT, (SNAPSHOTS, 1, 1))
+    scene.rows.age(61)
+    scene.rows.put(tables.SNAPSHOTS, volume_size=1)
+    with pytest.raises(LimitExceeded) as refusal:
+        scene.update(volume, project_id=PROJECT, status="available")
+    assert refusal.value.names == ["snapshots"]
+
+
 def test_a_renewed_reservation_counts_once(scene: Scene) -> None:
     volume = accept(scene, limit=1)
     scene.rows.age(31)
