@@ -82,7 +82,7 @@ def test_switching_over_and_back_and_over_again(mariadb_server: MariaDB, rabbitm
             return load.exceeded()
 
         with load.running() as end_of_requests:
-            wait_for(load.has_all, "each operation succeeds, and a limit refuses one", 300)
+            wait_for(load.has_all, "each operation succeeds, and a limit refuses one", 600)
             assert switch(_LINE) == {}
             print(f"with Cinder's own driver again: {switch('')} exceeded")
             assert switch(_LINE) == {}
