@@ -36,7 +36,8 @@
 
 {{- /* A checksum that changes with anything that processes read at their start. */ -}}
 {{- define "tonnage.checksum" -}}
-{{- print .Values.configuration .Values.secret.text (include "tonnage.configuration" .) | sha256sum -}}
+{{- print .Values.configuration .Values.secret.text (include "tonnage.configuration" .)
+      .Values.secondScheduler.podMaxBackoffSeconds | sha256sum -}}
 {{- end -}}
 
 {{- /* The security of pods of Tonnage, and of their containers. */ -}}

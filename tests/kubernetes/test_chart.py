@@ -137,6 +137,16 @@ def test_a_secret_and_another_scheduler_are_set() -> None:
     assert container["image"] == image
 
 
+def test_pods_of_the_second_scheduler_may_go_sooner() -> None:
+    key = ("ConfigMap", "tonnage-kube-scheduler")
+    before, after = (
+        yaml.safe_load(render(**PLAIN, **values)[key]["data"]["configuration.yaml"])
+        for values in ({}, {"secondScheduler": {"podMaxBackoffSeconds": 1}})
+    )
+    assert after == {**before, "podMaxBackoffSeconds": 1}
+    assert "podMaxBackoffSeconds" not in before
+
+
 def test_another_namespace_is_refused() -> None:
     done = run({}, "elsewhere")
     assert done.returncode == 1
@@ -150,6 +160,7 @@ def test_another_namespace_is_refused() -> None:
         ({"deployments": {"tonnage-extender": {"replica": 5}}}, "'replica' not allowed"),
         ({"extender": {"reserve": False}}, "'reserve' not allowed"),
         ({"metric": {"enabled": True}}, "'metric' not allowed"),
+        ({"secondScheduler": {"podMaxBackoffSeconds": 0}}, "at '/secondScheduler/podMaxBackoffSeconds'"),
         ({"publisher": {"templateNodeCapacity": ["fast"]}}, "at '/publisher/templateNodeCapacity/0'"),
         ({"scheduler": {"replicas": "two"}}, "at '/scheduler/replicas'"),
         ({"configuration": {"values.ini": ""}}, "'values.ini' does not match pattern"),

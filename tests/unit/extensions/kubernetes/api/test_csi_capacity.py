@@ -54,7 +54,7 @@ def query_fit(client: Client, driver: str, *sizes: str | None, **more: Any) -> A
 
 def test_a_large_cluster_is_written_in_several_patches(client: Client) -> None:
     name = f"{uuid.uuid4()}.example.com"
-    names = [f"node-{number:04}" for number in range(2000)]
+    names = [f"node-{number:04}" for number in range(5000)]
     pools = [{"name": f"pool-of-{node}", "nodeList": [node], "capacity": "10Gi"} for node in names]
     patch(client, name, spec={"capacityTracking": True})
     refused = patch(client, name, 413, status=storage(*pools))
