@@ -104,6 +104,27 @@ MUTATIONS = (
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(
+        "A plan does not fail by a pool that another plan takes while it is made anew.",
+        "extensions/moves/execution/plan_executor.py",
+        '            LOG.info("Plan %s (%s) is made anew once more: %s", plan.id, plan.summary, error.message)\n',
+        "            self._end(plan, tables.FAILED, error.message)\n",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "The time outside the hours of a plan is no standstill.",
+        "extensions/moves/execution/plan_executor.py",
+        "if not has_progress and not self._is_within_hours(plan):",
+        "if False:",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "The time of an outage is no standstill.",
+        "extensions/moves/execution/plan_executor.py",
+        "                self._began.pop(plan.id, None)\n",
+        "",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
         "Copies that begin together count for one another.",
         "extensions/moves/execution/plan_executor.py",
         "                model.copy(volume, placement)\n",

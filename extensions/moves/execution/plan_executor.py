@@ -118,7 +118,7 @@ class PlanExecutor:
     ) -> None:
         self._database, self._planner, self._mover = database, planner, mover
         self._timeout, self._clocks, self._events = timeout, clocks, events
-        #: When this executor began with each plan: nobody worked on it before.
+        #: When this executor began with each plan, at first or after an outage: nobody worked on it before.
         self._began: dict[str, float] = {}
         #: When it looks next at the backends that each plan waits for.
         self._next_look: dict[str, float] = {}
@@ -131,7 +131,11 @@ class PlanExecutor:
         Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger cannot be read, and the first unexpected
         error of a plan once all others have had their turn.
         """
-        plans = self._database.read(plan_records.open_plans, self._mover.name)
+        try:
+            plans = self._database.read(plan_records.open_plans, self._mover.name)
+        except errors.Unavailable:
+            self._began.clear()
+            raise
         now = self._clocks.monotonic()
         self._began = {plan.id: self._began.get(plan.id, now) for plan in plans}
         self._next_look = {plan.id: self._next_look.get(plan.id, now + _LOOK) for plan in plans}
@@ -142,6 +146,7 @@ class PlanExecutor:
                 self._carry_on(plan)
             except errors.Unavailable as error:
                 LOG.log(log_level(error), "Plan %s waits: %s", plan.id, error.message)
+                self._began.pop(plan.id, None)
             except Exception as error:
                 LOG.error("Plan %s cannot go on: %s", plan.id, error)
                 unexpected = unexpected or error
@@ -262,11 +267,7 @@ class PlanExecutor:
             slots = Slots(limits, plan_records.moving(session))
         if not pairs:
             return False
-        is_open, waits = Hours.parse(limits.hours).is_open(self._clocks.local()), f"waits for the hours {limits.hours}"
-        waits_for_move = (plan.message or "").startswith(_WAITS_FOR_MOVE)
-        if (plan.message == waits) == is_open and not waits_for_move:
-            self._database.run(plan_records.tell, plan.id, None if is_open else waits)
-        if not is_open:
+        if not self._is_within_hours(plan):
             return True
         selection = _Selection(self._planner, _query(plan), slots)
         has_turn, last = False, 0
@@ -290,6 +291,15 @@ class PlanExecutor:
             self._request(plan, step)
         return True
 
+    def _is_within_hours(self, plan: MovePlanRow) -> bool:
+        """Return whether it is one of the hours of a plan, and record that it waits for them, or no longer does so."""
+        hours = plan_records.limits_of(plan).hours
+        is_open, waits = Hours.parse(hours).is_open(self._clocks.local()), f"waits for the hours {hours}"
+        waits_for_move = (plan.message or "").startswith(_WAITS_FOR_MOVE)
+        if (plan.message == waits) == is_open and not waits_for_move:
+            self._database.run(plan_records.tell, plan.id, None if is_open else waits)
+        return is_open
+
     def _with_room(
         self, session: orm.Session, plan: MovePlanRow, steps: Sequence[MoveStepRow]
     ) -> tuple[list[MoveStepRow], list[MoveStepRow]]:
@@ -312,6 +322,9 @@ class PlanExecutor:
             held = plan_records.held_by_others(session, plan.id)
             # Read again: a move may have ended in this round.
             standstill = models.age(now, plan_records.get(session, plan.id).progress_at) or 0.0
+        has_progress = any(step.state == tables.MOVED for step in steps)
+        if not has_progress and not self._is_within_hours(plan):
+            return
         try:
             new_plan = self._planner.plan_beside(_query(plan), held)
         except _WRONG_ARGUMENTS as error:
@@ -320,7 +333,6 @@ class PlanExecutor:
         if new_plan.is_reached and not new_plan.moves:
             self._end(plan, tables.FINISHED, new_plan.outcome)
             return
-        has_progress = any(step.state == tables.MOVED for step in steps)
         obstacle = _obstacle(new_plan, steps)
         if not has_progress and self._possible(plan, standstill) > self._timeout:
             self._end(plan, tables.FAILED, f"no volume could be moved for {self._timeout:g} s: {obstacle}")
@@ -349,7 +361,9 @@ class PlanExecutor:
         return new_plan.outcome if new_plan.is_reached and not new_plan.moves else None
 
     def _possible(self, plan: MovePlanRow, seconds: float) -> float:
-        """Return how many of the last ``seconds`` the plan could have used: within its hours, and with an executor."""
+        """Return how many of the last ``seconds`` the plan could have used: within its hours, and with an executor
+        that had the ledger and the system that moves volumes.
+        """
         here = self._clocks.monotonic() - self._began[plan.id]
         hours = Hours.parse(plan_records.limits_of(plan).hours)
         within = hours.seconds_open(self._clocks.local())

@@ -49,9 +49,11 @@ class Hours:
         return now.hour >= self.begin or now.hour < self.end
 
     def seconds_open(self, now: datetime.datetime) -> float | None:
-        """Return the seconds since the hours began, at a time within them; None if they never end."""
+        """Return the seconds since the hours began, 0 outside them; None if they never end."""
         if self.begin == self.end:
             return None
+        if not self.is_open(now):
+            return 0.0
         began = now.replace(hour=self.begin, minute=0, second=0, microsecond=0)
         if began > now:
             began -= datetime.timedelta(days=1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The execution of plans."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -112,6 +113,46 @@ def test_a_plan_whose_goal_is_not_reached_waits_for_its_hours() -> None:
         plans.now += 61
         executor.work()
         assert (plans.state(), plans.message()) == ("running", "waits for the hours 22-06")
+
+
+def test_the_time_outside_the_hours_is_no_standstill() -> None:
+    plans = world({A: [10, 5]}, {A: 100, B: 100})
+    plans.hour = 5
+    plans.apply("empty", target=A, limits={"hours": "22-06"})
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'in-use' WHERE size_gb = 5"))
+    assert plans.carry_on(3) == "running"
+    assert plans.steps()[0] == (1, 1, 10, "moved")
+    plans.hour = 7
+    assert plans.carry_on(15) == "running"
+    assert plans.message() == "waits for the hours 22-06"
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'available' WHERE size_gb = 5"))
+    plans.hour = 22
+    assert plans.carry_on() == "finished"
+
+
+def test_the_time_of_an_outage_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = world({A: [10]}, {A: 100, B: 100})
+    plans.apply("empty", target=A)
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'in-use'"))
+    assert plans.carry_on(3) == "running"
+    executor = plans.executor(plans.schedulers[0])
+
+    def fail(*_: object) -> MovePlan:
+        raise errors.Unavailable("it is away")
+
+    for target, name in ((executor._planner, "plan_beside"), (executor._database, "read")):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, fail)
+            plans.pass_time(100)
+            with contextlib.suppress(errors.Unavailable):
+                executor.work()
+            plans.pass_time(100)
+        executor.work()
+        assert plans.state() == "running"
+    assert plans.carry_on(9) == "failed"
 
 
 def test_a_move_that_needs_room_waits_until_a_report_shows_it() -> None:

@@ -38,4 +38,5 @@ def test_the_time_since_the_hours_began_may_be_that_of_yesterday() -> None:
     hours = Hours.parse("22-06")
     assert hours.seconds_open(at(22, 30)) == 1800
     assert hours.seconds_open(at(1)) == 3 * 3600
+    assert hours.seconds_open(at(7)) == 0
     assert Hours.parse("").seconds_open(at(1)) is None
