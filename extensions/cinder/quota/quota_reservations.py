@@ -269,8 +269,8 @@ def _usages(
 
     The names differ in more than upper and lower case, as those of volume types do.
     """
-    statement = (
-        sa.select(_U.id, _U.resource, _U.reserved, _U.until_refresh, tables.clock(connection.dialect.name).label("now"))
+    statement: sa.Select[Any] = (
+        sa.select(_U.id, _U.resource, _U.reserved, _U.until_refresh)
         .where(_U.project_id == project_id, _U.resource.in_(names), _U.deleted == sa.false())
         .order_by(_U.resource)
     )
@@ -323,7 +323,10 @@ def _insert(
     identifier: str,
     expire: datetime.datetime,
 ) -> bool:
-    """Insert the reservation, and return whether there is one: not if all amounts are zero."""
+    """Insert the reservation, and return whether there is one: not if all amounts are zero.
+
+    Its time begins now: that of the statement that locked the rows may lie before a long wait for the lock.
+    """
     rows = [
         {
             "uuid": identifier,
@@ -332,7 +335,6 @@ def _insert(
             "resource": amount.resource.name,
             "delta": amount.delta,
             "expire": expire,
-            "created_at": usage.now,
             "deleted": False,
         }
         for amount in raising
@@ -340,7 +342,8 @@ def _insert(
         for usage in (usages[amount.resource.name.casefold()],)
     ]
     if rows:
-        connection.execute(sa.insert(tables.RESERVATIONS), rows)
+        now = tables.clock(connection.dialect.name)
+        connection.execute(sa.insert(tables.RESERVATIONS).values(created_at=now), rows)
     return bool(rows)
 
 

@@ -2,6 +2,7 @@
 """Reservations are admitted while the limits allow it, and end with their rows."""
 
 import concurrent.futures
+import time
 import uuid
 
 import pytest
@@ -283,3 +284,19 @@ def test_clients_at_one_limit_get_exactly_the_limit(rows: QuotaRows) -> None:
     assert rows.use() == {name: (20, 0) if name[0] == "v" else (40, 0) for name in
                           ("volumes", "volumes_gold", "gigabytes", "gigabytes_gold")}  # fmt: skip
     assert rows.reservations() == 0
+
+
+@pytest.mark.parametrize("database_url", ["postgresql", "mariadb"], indirect=True)
+def test_the_time_of_a_reservation_begins_after_the_wait_for_its_lock(rows: QuotaRows) -> None:
+    """Else a service that waited for its lock would be taken for one that stopped."""
+    rows.book.roll_back(rows.engine.begin, [rows.reserve((VOLUMES, 1, 5)) or ""])
+    usages = sa.select(tables.USAGES.c.id).where(tables.USAGES.c.project_id == PROJECT).with_for_update()
+    with concurrent.futures.ThreadPoolExecutor(1) as client:
+        with rows.engine.begin() as connection:
+            connection.execute(usages)
+            waiting = client.submit(rows.reserve, (VOLUMES, 1, 5))
+            time.sleep(2.5)
+            unlocked_at = connection.scalar(sa.select(tables.clock(connection.dialect.name)))
+        assert waiting.result() is not None
+    with rows.engine.connect() as connection:
+        assert connection.scalar(sa.select(tables.RESERVATIONS.c.created_at)) >= unlocked_at
