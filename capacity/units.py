@@ -3,12 +3,16 @@
 
 All sizes are GiB (2**30 bytes). In memory, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire
 they are the strings ``unknown`` and ``infinite``.
+
+The help of commands needs this module, and must not wait for NumPy.
 """
 
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 GIB = 2**30
 
@@ -31,8 +35,10 @@ def to_wire(capacity_gb: float) -> float | str:
     return capacity_gb
 
 
-def column_to_wire(capacities_gb: npt.NDArray[np.float64]) -> list[float | str]:
+def column_to_wire(capacities_gb: "npt.NDArray[np.float64]") -> list[float | str]:
     """Return a column of capacities in their form in reports and the API."""
+    import numpy as np
+
     values: list[float | str] = capacities_gb.tolist()
     if not np.isfinite(capacities_gb).all():
         return [to_wire(float(value)) for value in values]

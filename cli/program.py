@@ -167,6 +167,8 @@ class Program(app.App):
         parser = command.get_parser(f"{self.NAME} {name}")
         if below := self.subcommands().get(name):
             parser.epilog = f"Further commands: {_listed(name, below)}. {parser.epilog or ''}"
+            if isinstance(command, Command):
+                command.subcommands = below
         return command, parser.parse_args(arguments)
 
     def configure(self, command: Command) -> "cfg.ConfigOpts":

@@ -47,6 +47,8 @@ class Command(command.Command):
     group: ClassVar[str] = "commands"
     #: The end of the help.
     exit_statuses: ClassVar[str] = ""
+    #: The names of the commands below this one. The program sets them.
+    subcommands: Sequence[str] = ()
     #: The configuration. The program sets it before it runs the command.
     conf: "cfg.ConfigOpts"
 

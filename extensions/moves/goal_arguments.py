@@ -2,7 +2,9 @@
 """The goal of a plan and its arguments on a command line, as the goals declare them."""
 
 import argparse
+import difflib
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from tonnage.capacity import errors
@@ -20,8 +22,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "goal", type=argument_types.name, metavar="GOAL", help=f"{', '.join(names[:-1])} or {names[-1]}"
     )
+    # With a default argparse does not call it required: some goals take none.
     parser.add_argument(
-        "subjects", nargs="*", type=argument_types.name, metavar="SUBJECT", help=_of_goals(_subjects(names))
+        "subjects",
+        nargs="*",
+        type=argument_types.name,
+        metavar="SUBJECT",
+        default=[],
+        help=_of_goals(_subjects(names)),
     )
     for option, declared in _options(names).items():
         first = next(iter(declared.values()))
@@ -61,17 +69,18 @@ def _of_goals(declared: dict[str, Argument]) -> str:
     return "; ".join(f"{', '.join(names)}: {summary}" for summary, names in goals.items())
 
 
-def read(parser: argparse.ArgumentParser, parsed_args: argparse.Namespace) -> dict[str, Any]:
+def read(
+    parser: argparse.ArgumentParser, parsed_args: argparse.Namespace, commands: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the goal and its arguments as the REST API takes them.
 
     Wrong ones are usage errors: an unknown goal, a wrong number of subjects, an option that the goal does not take or
-    that it requires, and a wrong value.
+    that it requires, and a wrong value. ``commands`` are the commands that a misspelt goal could mean.
     """
     goal = parsed_args.goal
-    try:
-        subject, *others = goal_loader.find(goal).arguments
-    except errors.InvalidInput as error:
-        parser.error(error.message)
+    if goal not in goal_loader.names():
+        parser.error(_unknown(goal, commands))
+    subject, *others = goal_loader.find(goal).arguments
     arguments = _subject(parser, goal, subject, parsed_args.subjects)
     prefix = len(_PREFIX)
     words = {
@@ -92,11 +101,23 @@ def read(parser: argparse.ArgumentParser, parsed_args: argparse.Namespace) -> di
     return {"goal": goal, "arguments": arguments}
 
 
+def _unknown(word: str, commands: Sequence[str]) -> str:
+    """Return the message about a word that is no goal, with the goals and the commands that it could mean."""
+    goals = goal_loader.names()
+    choices = {name: name for name in goals} | {name.rpartition(" ")[2]: name for name in commands}
+    similar = [choices[match] for match in difflib.get_close_matches(word, choices)]
+    advice = f"did you mean {' or '.join(similar)}? The" if similar else "the"
+    message = f"{word!r} is no goal: {advice} goals are {', '.join(goals)}"
+    return f"{message}; the commands are {', '.join(commands)}" if commands else message
+
+
 def _subject(parser: argparse.ArgumentParser, goal: str, subject: Argument, words: list[str]) -> dict[str, Any]:
     if subject.is_list:
         return {subject.name: _value(parser, "SUBJECT", subject, words)} if words else {}
-    if len(words) != 1:
-        parser.error(f"the goal {goal} takes one SUBJECT, not {len(words)}: {subject.summary}")
+    if not words:
+        parser.error(f"the goal {goal} takes a SUBJECT: {subject.summary}")
+    if len(words) > 1:
+        parser.error(f"the goal {goal} takes one SUBJECT, {subject.summary}, and not {len(words)}: {' '.join(words)}")
     return {subject.name: _value(parser, "SUBJECT", subject, words)}
 
 

@@ -90,7 +90,7 @@ class Plan(base_commands.Lister):
         """Return the plan as the REST API shows it."""
         from tonnage.cli.rest.api_client import ApiClient
 
-        goal = goal_arguments.read(self._parser, parsed_args)
+        goal = goal_arguments.read(self._parser, parsed_args, self.subcommands)
         client = ApiClient(connection_arguments.api_url(self.conf, parsed_args.url), None, parsed_args.os_cloud)
         plan: Mapping[str, Any] = client.post("/move-plans", {"move_plan": goal}, "move_plan")
         return plan

@@ -114,7 +114,7 @@ class CloudPlan(plan_commands.Plan):
         from tonnage.extensions.moves.planning.plan import PlanQuery
         from tonnage.extensions.relocation import command_lines
 
-        goal = goal_arguments.read(self._parser, parsed_args)
+        goal = goal_arguments.read(self._parser, parsed_args, self.subcommands)
         relocation, _, _ = connect(self, parsed_args)
         choices = choices_of(relocation.client, parsed_args)
         plan = relocation.planner.plan(PlanQuery(**goal, options=choices.as_options()))

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.capacity import units
-from tonnage.capacity.decision import Placement
 from tonnage.extensions.moves.goals.arguments import Text, Whole
 from tonnage.extensions.moves.goals.goal import Goal
 from tonnage.extensions.moves.planning.plan import MovePlan
@@ -34,6 +33,7 @@ class Fit(Goal):
         self._type, self._zone = values["volume_type"], values["zone"]
 
     def plan(self, model: "PoolModel") -> MovePlan:
+        from tonnage.capacity.decision import Placement
         from tonnage.extensions.moves.planning import room
 
         request = model.request_for(self._size, self._type, self._zone)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools.pool import backend_of
 
 if TYPE_CHECKING:
     from tonnage.capacity.pools.pool_table import PoolTable
@@ -42,4 +41,6 @@ def require(pools: "PoolTable", names: Sequence[str]) -> None:
 
 
 def _of_backend(pools: "PoolTable", name: str) -> list[str]:
+    from tonnage.capacity.pools.pool import backend_of
+
     return sorted(pool for pool in pools.names if backend_of(pool) == name)

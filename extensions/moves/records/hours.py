@@ -14,7 +14,7 @@ class Hours:
     """The hours from ``begin`` up to ``end``, from 0 to 23, over midnight if ``end`` is less; all hours if equal."""
 
     #: The form of a text in words.
-    EXPECTED: ClassVar[str] = "two hours of the day such as 22-06, from 0 to 24"
+    EXPECTED: ClassVar[str] = "two hours of the day such as 22-06, the first from 0 to 23 and the second from 0 to 24"
 
     begin: int = 0
     end: int = 0

@@ -43,7 +43,8 @@ def test_an_option_that_an_extension_cannot_use_ends_it_with_one_line(files: Dae
     ended = run_program("tonnage-standalone", "--config-file", conf)
     assert ended.code == 1
     assert ended.error.splitlines()[-1].endswith(
-        "option [moves] hours is '25-30': expected two hours of the day such as 22-06, from 0 to 24"
+        "option [moves] hours is '25-30': expected two hours of the day such as 22-06, "
+        "the first from 0 to 23 and the second from 0 to 24"
     )
 
 

@@ -41,8 +41,11 @@ def test_the_subject_becomes_the_argument_of_the_goal(line: str, goal: str, argu
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("empty", "the goal empty takes one SUBJECT, not 0: a pool or a backend"),
-        ("shuffle h@b#p", "goal is 'shuffle': expected balance, empty, fit, relieve"),
+        ("empty", "the goal empty takes a SUBJECT: a pool or a backend"),
+        ("empty h@b h@c", "the goal empty takes one SUBJECT, a pool or a backend, and not 2: h@b h@c"),
+        ("shuffle h@b#p", "'shuffle' is no goal: the goals are balance, empty, fit, relieve"),
+        ("emtpy h@b#p", "'emtpy' is no goal: did you mean empty? The goals are balance, empty, fit, relieve"),
+        ("", "the following arguments are required: GOAL"),
         ("fit many", "argument SUBJECT: 'many': expected a whole number from 1 to 2147483647"),
         ("relieve h@b#p --below 101", "argument --below: '101': expected a number from 0 to 100"),
         ("relieve h@b#p --below 5 --bound none", "argument --bound: 'none': expected physical or promised"),
@@ -58,6 +61,17 @@ def test_wrong_arguments_are_usage_errors(line: str, message: str, capsys: pytes
     with pytest.raises(SystemExit, match=r"^2$"):
         goal_arguments.read(parser, parser.parse_args(line.split()))
     assert capsys.readouterr().err.endswith(f"error: {message}\n")
+
+
+def test_a_misspelt_command_is_told_apart_from_a_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    goal_arguments.add(parser)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        goal_arguments.read(parser, parser.parse_args(["aply", "fit", "10"]), ["plan apply", "plan list"])
+    assert capsys.readouterr().err.endswith(
+        "error: 'aply' is no goal: did you mean plan apply? The goals are balance, empty, fit, relieve; the commands "
+        "are plan apply, plan list\n"
+    )
 
 
 class _Shuffle(Goal):
@@ -108,7 +122,8 @@ def test_the_command_loads_no_part_that_plans() -> None:
     """Its help waits for no more than the declarations."""
     script = (
         "import argparse, sys; from tonnage.extensions.moves import goal_arguments, plan_commands; "
-        "goal_arguments.add(argparse.ArgumentParser()); print(sorted({'sqlalchemy', 'msgspec'} & sys.modules.keys()))"
+        "goal_arguments.add(argparse.ArgumentParser()); "
+        "print(sorted({'sqlalchemy', 'msgspec', 'numpy'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

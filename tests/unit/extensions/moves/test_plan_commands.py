@@ -69,7 +69,11 @@ def test_wrong_arguments_are_usage_errors(rest_api: RestApi, capsys: pytest.Capt
     assert "argument --below: '120': expected a number from 0 to 100" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan empty", rest_api)
-    assert "the goal empty takes one SUBJECT, not 0" in capsys.readouterr().err
+    assert "the goal empty takes a SUBJECT: a pool or a backend" in capsys.readouterr().err
+    for line in ("plan stauts x", "plan aply fit 10"):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            run(line, rest_api)
+        assert "the commands are plan apply, plan list, plan pause" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan fit large", rest_api)
     assert "argument SUBJECT: 'large': expected" in capsys.readouterr().err

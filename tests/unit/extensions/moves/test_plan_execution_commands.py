@@ -163,5 +163,8 @@ def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: py
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan apply fit 1 --hours 25-30", rest_api)
     assert "argument --hours: '25-30': expected two hours of the day such as 22-06" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"^2$"):
+        run("plan apply fit 1 --hours 24-6", rest_api)
+    assert "the first from 0 to 23 and the second from 0 to 24" in capsys.readouterr().err
     with pytest.raises(errors.NotFound, match="plan none could not be found"):
         run("plan show none", rest_api)
