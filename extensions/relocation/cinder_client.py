@@ -129,7 +129,7 @@ class CinderClient:
     def volume(self, volume_id: str) -> Volume | None:
         """Return a volume, None if there is none with this id."""
         try:
-            return self._get(f"/volumes/{volume_id}", "volume", Volume)
+            return self._read(f"/volumes/{volume_id}", "volume", Volume)
         except errors.NotFound:
             return None
 
@@ -166,6 +166,16 @@ class CinderClient:
         self._request("POST", f"/volumes/{volume_id}/action", _VERSION, body)
 
     def _get(self, path: str, key: str, form: type[T], version: str = _VERSION) -> T:
+        """Return the content of an answer. What is read is always there, so its absence is a fault of the moment."""
+        try:
+            return self._read(path, key, form, version)
+        except errors.NotFound as error:
+            raise self._missing(path, error) from None
+
+    def _missing(self, path: str, error: errors.NotFound) -> errors.Unavailable:
+        return errors.Unavailable(f"{self._url}{path} answers 404: {error.message}")
+
+    def _read(self, path: str, key: str, form: type[T], version: str = _VERSION) -> T:
         answer = self._request("GET", path, version)
         try:
             return type_conversion.convert(answer[key], form)
@@ -178,7 +188,10 @@ class CinderClient:
                 return list(self._pages(path, key, form, query))
             except errors.NotFound:
                 continue
-        return list(self._pages(path, key, form, query))
+        try:
+            return list(self._pages(path, key, form, query))
+        except errors.NotFound as error:
+            raise self._missing(path, error) from None
 
     def _pages(self, path: str, key: str, form: type[T], query: Mapping[str, str]) -> Iterator[T]:
         marker: dict[str, str] = {}
@@ -200,9 +213,10 @@ class CinderClient:
     def _request(self, method: str, path: str, version: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a request, and return its answer.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if it is not known whether it has an effect,
-        :class:`~tonnage.capacity.errors.ConfigurationError` for an account that Cinder does not accept, and
-        :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` with Cinder's reason.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if it is not known whether it has an effect, and for a
+        question without an answer; :class:`~tonnage.capacity.errors.ConfigurationError` for an account that Cinder does
+        not accept; and :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` with
+        Cinder's reason. A status 404 that is not one of Cinder is one of the web server or proxy before it.
         """
         headers = {_HEADER: f"volume {version}", "Accept": "application/json"}
         more: dict[str, Any] = {} if body is None else {"json": body}
@@ -220,8 +234,10 @@ class CinderClient:
             )
         if answer.status_code == 406:
             raise errors.ConfigurationError(f"Cinder does not have the microversion {version}: it is too old")
-        if answer.status_code == 404:
+        if answer.status_code == 404 and _is_missing_item(answer):
             raise errors.NotFound(_message(answer))
+        if answer.status_code == 404 or (answer.status_code >= 400 and method == "GET"):
+            raise errors.Unavailable(f"{self._url}{path} answers {answer.status_code}: {_message(answer)}")
         if answer.status_code >= 400:
             raise errors.Conflict(f"Cinder refuses: {_message(answer)}")
         try:
@@ -237,6 +253,14 @@ def read_time(text: str | None) -> datetime.datetime | None:
     except ValueError:
         return None
     return time if time.tzinfo is None else time.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _is_missing_item(answer: Any) -> bool:
+    """Return whether a status 404 is one of Cinder itself."""
+    try:
+        return "itemNotFound" in answer.json()
+    except (ValueError, TypeError):
+        return False
 
 
 def _message(answer: Any) -> str:

@@ -89,8 +89,8 @@ def test_an_account_without_the_pools_of_volumes_is_not_enough(api: CloudApi) ->
         ),
         (401, errors.ConfigurationError, "Cinder does not allow the account"),
         (406, errors.ConfigurationError, "does not have the microversion 3.61"),
-        (404, errors.NotFound, "it is down"),
-        (413, errors.Conflict, "Cinder refuses: it is down"),
+        (404, errors.Unavailable, "get_pools.* answers 404: it is down"),
+        (413, errors.Unavailable, "get_pools.* answers 413: it is down"),
     ],
 )
 def test_errors_have_the_message_of_cinder(
@@ -99,6 +99,29 @@ def test_errors_have_the_message_of_cinder(
     api.status = status
     with pytest.raises(error, match=text):
         client(api).pools()
+
+
+def test_only_cinder_itself_tells_that_a_volume_is_gone(api: CloudApi) -> None:
+    volume_id = api.add(A, 1)
+    assert client(api).volume("gone") is None
+    api.status = 404
+    with pytest.raises(errors.Unavailable, match=f"/volumes/{volume_id} answers 404: it is down"):
+        client(api).volume(volume_id)
+    with pytest.raises(errors.Unavailable, match="/action answers 404: it is down"):
+        client(api).migrate(volume_id, B, is_cluster=False, lock=True)
+    api.status = 413
+    with pytest.raises(errors.Conflict, match="Cinder refuses: it is down"):
+        client(api).migrate(volume_id, B, is_cluster=False, lock=True)
+
+
+def test_a_list_or_a_figure_that_is_missing_is_a_fault_of_the_moment(
+    api: CloudApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "answer", lambda *_: (404, {"itemNotFound": {"code": 404, "message": "no resource"}}))
+    cinder = client(api)
+    for read in (cinder.pools, cinder.services, cinder.volumes, cinder.types, cinder.volumes_with_snapshots):
+        with pytest.raises(errors.Unavailable, match="answers 404: no resource"):
+            read()
 
 
 def test_answers_of_other_programs_are_errors(api: CloudApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,20 +193,26 @@ def test_room_for_a_volume_is_made_first(api: CloudApi) -> None:
     assert plans.orders() == [small, large]
 
 
-def test_cinder_that_is_away_is_waited_for(api: CloudApi, caplog: pytest.LogCaptureFixture) -> None:
-    api.add(A, 10)
+@pytest.mark.parametrize("status", [503, 404, 400])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_cinder_that_is_away_is_waited_for(
+    api: CloudApi, caplog: pytest.LogCaptureFixture, status: int, begin: int
+) -> None:
+    """A web server or a proxy before Cinder may answer with other statuses while Cinder's API starts."""
+    api.add(A, 10), api.add(A, 20)
     plans = Plans(api)
-    plan_id = plans.apply("empty", target=A)
-    api.status, pauses = 503, []
+    plan_id = plans.apply("empty", {"moves": 1}, target=A)
+    pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        api.status = 503 if len(pauses) < 3 else 0
+        api.status = status if begin < len(pauses) < begin + 3 else 0
         api.pass_time(65)
 
     plans.relocation.run(lambda: not plans.world.database.read(plan_records.open_plans, MOVER), sleep)
     assert plans.state(plan_id)[0] == "finished"
-    assert "answers 503" in caplog.text
+    assert f"answers {status}" in caplog.text
+    assert [state for _, state in plans.steps(plan_id)] == ["moved", "moved"]
 
 
 def test_the_database_that_is_away_is_waited_for_longer_and_longer(
