@@ -223,6 +223,13 @@ MUTATIONS = (
         (guards.GROWING,),
     ),
     Mutation(
+        "A command to migrate that could not be sent is not waited for",
+        "extensions/cinder/growth/growth_steps.py",
+        "            watch = self._watches[growth.id, Step.MOVING] = _Watch(self._clock())\n",
+        "            watch = self._watches[growth.id, Step.MOVING] = _Watch(self._clock(), called=True)\n",
+        (guards.GROWING,),
+    ),
+    Mutation(
         "The extension of a scheduler that died is sent again",
         "extensions/cinder/growth/growth_steps.py",
         "                is_lost = growth.age >= growths.LEASE + _GRACE and watch.is_up\n",

@@ -143,7 +143,11 @@ class Ledger(Protocol):
 
 @dataclass(slots=True)
 class _Watch:
-    """What this scheduler has seen of one step of a growth. ``outcome`` is that of the call, None while it runs."""
+    """What this scheduler has seen of one step of a growth.
+
+    It is ``called`` once the command was handed over without an error. ``outcome`` is that of the call, None while it
+    runs.
+    """
 
     since: float
     called: bool = False
@@ -207,8 +211,9 @@ class Growing:
             self._give_up(growth, "its row was changed meanwhile")
         elif self._ledger.record(growth, Step.MOVING):
             LOG.info("Volume %s moves from %s to %s to grow", growth.volume_id, growth.source, growth.target)
-            watch = self._watches[growth.id, Step.MOVING] = _Watch(self._clock(), called=True)
+            watch = self._watches[growth.id, Step.MOVING] = _Watch(self._clock())
             self._cinder.migrate(growth, self._ended(watch))
+            watch.called = True
 
     def _ended(self, watch: _Watch) -> Ended:
         def ended(outcome: bool) -> None:
@@ -249,9 +254,9 @@ class Growing:
             self._give_up(growth, f"its status was set to {volume.status}")
 
     def _extend(self, growth: Growth, watch: _Watch) -> None:
-        watch.called, watch.outcome = True, None
         self._watches[growth.id, Step.EXTENDING] = watch
         self._cinder.extend(growth, self._ended(watch))
+        watch.called = True
 
     def _is_odd(self, growth: Growth) -> bool:
         """Return whether the rows contradict the step for longer than they may."""

@@ -37,13 +37,14 @@ class Clock:
 class Model:
     """Ledger, Cinder and storage, with one volume. ``kill_at`` is the number of the call at which a scheduler dies.
 
-    ``fails`` lets the copy fail.
+    At the call ``error_at`` it meets an error instead. ``fails`` lets the copy fail.
     """
 
     clock: Clock
     fails: bool = False
     is_owner: bool = True
     kill_at: int = 0
+    error_at: int = 0
     calls: int = 0
     record_: Growth | None = GROWTH
     since: float = 0.0
@@ -62,14 +63,17 @@ class Model:
     sent: list[str] = field(default_factory=list)
 
     def _call(self, effect: Callable[[], object] = lambda: None) -> None:
-        """Let the scheduler be killed before or after an effect."""
-        self.calls += 1
-        if self.calls == self.kill_at:
-            raise Killed
+        """Let the scheduler be killed, or meet an error, before or after an effect."""
+        self._stop()
         effect()
+        self._stop()
+
+    def _stop(self) -> None:
         self.calls += 1
         if self.calls == self.kill_at:
             raise Killed
+        if self.calls == self.error_at:
+            raise OSError("no database")
 
     def _set(self, **values: object) -> None:
         assert self.row is not None
@@ -280,6 +284,15 @@ def test_a_scheduler_that_is_killed_while_a_growth_is_undone_is_replaced(clock: 
     play(model, scheduler(model))
     assert rest(model) == WHERE_IT_WAS
     assert model.told <= 1
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["copied", "not copied"])
+@pytest.mark.parametrize("error_at", range(1, max(calls(fails=False), calls(fails=True)) + 1))
+def test_a_scheduler_that_meets_an_error_at_any_step_goes_on(clock: Clock, error_at: int, fails: bool) -> None:
+    model = Model(clock, fails=fails, error_at=error_at)
+    play(model, scheduler(model))
+    assert rest(model)[:3] in ((TARGET, 3, "available"), (SOURCE, 1, "available"))
+    assert model.sent.count("migrate") <= 1
 
 
 def test_a_command_that_waits_in_the_queue_is_waited_for(clock: Clock) -> None:
