@@ -5,7 +5,7 @@
 each message is resolved, and each of :data:`STEPS` that it asks for refines its specification.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -37,10 +37,12 @@ from tonnage.scheduler.steps.clone_source import CloneSource
 from tonnage.scheduler.steps.group_affinity import GroupMembership
 from tonnage.scheduler.steps.locality import InstanceLocality
 
+_HINTS = AffinityHints()
+
 #: The steps in the order in which they are taken.
 STEPS: tuple[tuple[str, RequestStep], ...] = (
     ("locality", InstanceLocality()),
-    ("hints", AffinityHints()),
+    ("hints", _HINTS),
     ("group_id", GroupMembership()),
     ("source_volume_id", CloneSource()),
 )
@@ -68,13 +70,15 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
             ids.add(item.volume_id)
     names.discard("")
     ids.discard("")
-    volumes = _volumes(session, ids) if ids else {}
+    kept = {item.message.volume_id for item in items if isinstance(item, Move) and item.keeps_affinity}
+    volumes = _volumes(session, ids, kept) if ids else {}
     group_ids = {item.group_id for item in items if isinstance(item, CreateVolume)}
     group_ids |= {row.group_id for row in volumes.values() if row.pool_id is None}
     group_ids.discard(None)
     extended = {item.volume_id for item in items if isinstance(item, ExtendVolume)}
     moved = {item.message.volume_id for item in items if isinstance(item, Move)}
     moved |= {id for id in extended if id in volumes and moves.may_move_to_grow(volumes[id])}
+    moved |= _named([volumes[id] for id in kept & volumes.keys()])
     return Lookup(
         volume_types.read_specs(session, names) if names else {},
         volumes,
@@ -84,8 +88,16 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
     )
 
 
-def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
-    """Return volumes by id, and the volumes that waiting ones among them refer to in turn."""
+def _named(volumes: Iterable[models.Volume]) -> set[str]:
+    """Return the ids of the volumes that the hints of volumes name."""
+    return {volume_id for volume in volumes for volume_id in _HINTS.volume_ids(volume)}
+
+
+def _volumes(session: orm.Session, ids: set[str], kept: Collection[str]) -> dict[str, models.Volume]:
+    """Return volumes by id, and the volumes that waiting ones among them refer to in turn.
+
+    Those that volumes of ``kept`` name by their hints are read too.
+    """
     volume_type, volume = models.VolumeType, models.Volume
     volumes: dict[str, models.Volume] = {}
     with_names = sa.select(volume).options(
@@ -97,7 +109,9 @@ def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
         ]
         volumes.update({row.id: row for row in rows})
         waiting = [row for row in rows if row.pool_id is None]
-        ids = {named for row in waiting for step in steps_of(row) for named in step.volume_ids(row)} - volumes.keys()
+        ids = {named for row in waiting for step in steps_of(row) for named in step.volume_ids(row)}
+        ids |= _named([row for row in rows if row.id in kept])
+        ids -= volumes.keys()
     return volumes
 
 

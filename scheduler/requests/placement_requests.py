@@ -45,12 +45,14 @@ class Retry:
 class Move:
     """A volume that leaves its pool: by a request, or because its new type requires it (``volume_type``).
 
-    The answer to a move that is not ``keyed`` is not kept, as no request for it is delivered again.
+    The answer to a move that is not ``keyed`` is not kept, as no request for it is delivered again. With
+    ``keeps_affinity`` the hints about other volumes and about an instance hold as they did when it was made.
     """
 
     message: MigrateVolume
     volume_type: str | None = None
     keyed: bool = True
+    keeps_affinity: bool = False
 
     @classmethod
     def for_type(cls, message: RetypeVolume) -> "Move":

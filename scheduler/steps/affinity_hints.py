@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.capacity.request import Request
 from tonnage.filters import affinity
 from tonnage.ledger import models
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, UnplacedVolume, WaitsForVolume
@@ -27,15 +28,9 @@ class AffinityHints:
         Raises :class:`~tonnage.scheduler.requests.request_spec.WaitsForVolume` for a volume that is tried again and
         has to wait for a volume that its hints name.
         """
-        same = affinity.hinted_volumes(volume.hints, affinity.SAME_HOST)
-        different = affinity.hinted_volumes(volume.hints, affinity.DIFFERENT_HOST)
-        if not same and not different:
+        request = with_backends(spec.request, volume, lookup)
+        if request is spec.request:
             return spec
-        request = replace(
-            spec.request,
-            same_backends=_backends(same, volume.project_id, lookup) if same else None,
-            different_backends=_backends(different, volume.project_id, lookup) if different else None,
-        )
         spec = replace(spec, request=request)
         return self._in_order(spec, volume, lookup) if isinstance(volume, models.Volume) else spec
 
@@ -52,11 +47,29 @@ class AffinityHints:
         return replace(spec, waits_for=order.waits_for(volume), hint_targets=order.hint_targets(volume))
 
 
-def _backends(volume_ids: Sequence[str], project_id: str, lookup: Lookup) -> frozenset[str]:
-    """Return the backends of volumes. Volumes of other projects are left out: no project learns where they are."""
-    named_volumes = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
-    return frozenset(
-        backend_of(volume.pool.name)
-        for volume in named_volumes
-        if volume is not None and volume.pool is not None and volume.project_id == project_id
+def with_backends(request: Request, volume: UnplacedVolume | models.Volume, lookup: Lookup) -> Request:
+    """Return the request with the backends of the volumes that the hints of a volume name.
+
+    A named volume that is being moved is kept apart from its new backend too.
+    """
+    same = affinity.hinted_volumes(volume.hints, affinity.SAME_HOST)
+    different = affinity.hinted_volumes(volume.hints, affinity.DIFFERENT_HOST)
+    if not same and not different:
+        return request
+    together, apart = (_own(ids, volume.project_id, lookup) for ids in (same, different))
+    coming = {backend_of(pool) for named in apart for pool in lookup.copies.get(named.id, ())}
+    return replace(
+        request,
+        same_backends=_backends(together) if same else None,
+        different_backends=_backends(apart) | coming if different else None,
     )
+
+
+def _own(volume_ids: Sequence[str], project_id: str, lookup: Lookup) -> list[models.Volume]:
+    """Return volumes. Those of other projects are left out: no project learns where they are."""
+    named_volumes = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
+    return [volume for volume in named_volumes if volume is not None and volume.project_id == project_id]
+
+
+def _backends(volumes: Sequence[models.Volume]) -> frozenset[str]:
+    return frozenset(backend_of(volume.pool.name) for volume in volumes if volume.pool is not None)

@@ -5,19 +5,24 @@ from dataclasses import replace
 
 from tonnage.capacity import errors, type_specs
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.request import Operation, Provisioning, Request
+from tonnage.capacity.request import LOCAL_TO_INSTANCE, Locality, Operation, Provisioning, Request
 from tonnage.capacity.topology import requirements
-from tonnage.filters import storage_class
+from tonnage.filters import affinity, storage_class
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
 from tonnage.ledger.inventory.pending_claims import SourceVolume
 from tonnage.rpc.messages import ExtendVolume, MigrateVolume
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, request_of, with_type
+from tonnage.scheduler.steps import affinity_hints
 
 #: Hints that also count when a volume moves: its content and the place of its use stay the same.
 _LASTING = frozenset({*requirements.HINTS, storage_class.HINT})
+
+#: Those about other volumes and an instance, which hold for the moves that keep the affinity.
+_AFFINITY = frozenset({affinity.SAME_HOST, affinity.DIFFERENT_HOST, LOCAL_TO_INSTANCE})
 
 #: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
 _PLACE = 2
@@ -49,12 +54,20 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
         provisioning=base_request.provisioning or kept,
         availability_zone=volume.requested_zone,
         # The other hints were about the place where it was made.
-        hints={name: value for name, value in volume.hints.items() if name in _LASTING},
+        hints={
+            name: value
+            for name, value in volume.hints.items()
+            if name in _LASTING or (item.keeps_affinity and name in _AFFINITY)
+        },
         attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
         pool=message.destination if to_pool else None,
         backend=None if to_pool else message.destination,
         copies=True,
     )
+    if item.keeps_affinity:
+        # It stays near the instance, on the host where it is.
+        host = backend_of(volume.pool.name).partition("@")[0]
+        request = replace(affinity_hints.with_backends(request, volume, lookup), locality=Locality(host))
     return RequestSpec(
         request=request,
         volume_id=volume.id,

@@ -128,6 +128,28 @@ def show(tonnage: Deployment, plan_id: str) -> Any:
     return answer.json()["move_plan"] if answer.status_code == 200 else None
 
 
+def begin(tonnage: Deployment, body: dict[str, Any]) -> tuple[str, int]:
+    """Start a plan, and return its id and the number of its moves.
+
+    If the schedulers have not planned within the time in which the API waits for them, the plan is looked up.
+    """
+    answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
+    if answer.status_code == 202:
+        plan = answer.json()["move_plan"]
+        return plan["id"], len(plan["moves"])
+    assert answer.status_code == 503, answer.text
+    assert "no scheduler answered apply_moves" in tonnage.logs()
+    plans: list[Any] = []
+
+    def is_there() -> bool:
+        nonlocal plans
+        plans = tonnage.rest.request("GET", "move-plans").json()["move_plans"]
+        return bool(plans)
+
+    wait_for(is_there, "the plan is made", LONGEST)
+    return plans[0]["id"], plans[0]["moves"]
+
+
 @contextlib.contextmanager
 def obstructed(tonnage: Deployment, volume_ids: Iterable[str]) -> Iterator[None]:
     """Let no copy of these volumes succeed: a folder has the name of its file."""
@@ -233,26 +255,24 @@ def empty_under_faults(tonnage: Deployment, faults: Faults, volumes: int, count:
             "limits": {"failures": 10_000, "moves_per_backend": 2},
         }
         with obstructed(tonnage, list(content)[:_FAILING]):
-            answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
-            assert answer.status_code == 202, answer.text
-            plan = answer.json()["move_plan"]
-            wait_for(lambda: len(failures(tonnage, plan["id"])) >= _FAILING, "copies have failed", LONGEST)
+            plan_id, moves = begin(tonnage, body)
+            wait_for(lambda: len(failures(tonnage, plan_id)) >= _FAILING, "copies have failed", LONGEST)
         # A plan counts a copy as written in full. If a pool has no room for so many, it is made anew now and then.
-        assert 1 <= len(plan["moves"]) <= volumes
+        assert 1 <= moves <= volumes
         for _ in range(count):
             time.sleep(1.5)
-            faults.next(plan["id"])
+            faults.next(plan_id)
         wait_for(
-            lambda: (shown := show(tonnage, plan["id"])) is not None and shown["state"] != "running",
+            lambda: (shown := show(tonnage, plan_id)) is not None and shown["state"] != "running",
             "the plan has ended",
             LONGEST,
         )
-    shown = show(tonnage, plan["id"])
+    shown = show(tonnage, plan_id)
     assert (shown["state"], shown["message"]) == ("finished", f"{target} has no volume"), shown
     moved = [step["volume_id"] for step in shown["steps"] if step["state"] == "moved"]
     assert sorted(moved) == sorted(content), "each volume was moved once"
     assert {step["state"] for step in shown["steps"]} <= {"moved", "failed", "skipped"}
-    assert len(failures(tonnage, plan["id"])) >= _FAILING
+    assert len(failures(tonnage, plan_id)) >= _FAILING
     tonnage.check_at_rest()
     assert tonnage.files("old") == {}
     places = {name: backend for backend in ("new", "spare") for name in tonnage.files(backend)}

@@ -139,6 +139,20 @@ MUTATIONS = (
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(
+        "The hints of a volume about others hold for the moves of plans.",
+        "extensions/moves/execution/step_outcomes.py",
+        "return Move(message, keeps_affinity=True)",
+        "return Move(message)",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
+        "A volume is kept apart from the pools that others are on their way to.",
+        "scheduler/steps/affinity_hints.py",
+        "different_backends=_backends(apart) | coming if different else None",
+        "different_backends=_backends(apart) if different else None",
+        ("tests/unit/scheduler/decisions/test_resolution.py",),
+    ),
+    Mutation(
         "A plan with keep_forecast keeps room for the growth of pools.",
         "extensions/moves/planner.py",
         "        model.grow(growth)\n",

@@ -44,7 +44,8 @@ UNDER_WAY = StepOutcome(tables.MOVING)
 def move_of(step: MoveStepRow) -> Move:
     """Return the request of a step: the same whenever it is made, so it takes effect once."""
     request_id = f"move-{step.plan_id}-{step.number}"
-    return Move(MigrateVolume(request_id=request_id, volume_id=step.volume_id, destination=step.target))
+    message = MigrateVolume(request_id=request_id, volume_id=step.volume_id, destination=step.target)
+    return Move(message, keeps_affinity=True)
 
 
 def of_answer(answer: Answer) -> StepOutcome:

@@ -154,7 +154,7 @@ def _read(session: orm.Session, ids: Sequence[str]) -> Iterator[PlacedVolume]:
     """Yield the volumes with these ids that are in a pool."""
     for chunk in dialects.in_chunks(ids):
         give_way()
-        requests = [Move(MigrateVolume(request_id="", volume_id=volume_id)) for volume_id in chunk]
+        requests = [Move(MigrateVolume(request_id="", volume_id=volume_id), keeps_affinity=True) for volume_id in chunk]
         lookup = resolution.read_references(session, requests)
         for request in requests:
             row = lookup.volumes.get(request.message.volume_id)

@@ -155,6 +155,24 @@ def test_a_move_knows_the_pools_with_a_copy(records: Records, pool: int) -> None
     assert (spec.request.operation, spec.request.attempted) == (Operation.MIGRATE, {"host@b#p", "host@c#listed"})
 
 
+def test_a_move_of_a_plan_keeps_the_hints_about_other_volumes_and_an_instance(records: Records, pool: int) -> None:
+    instance, foreign = new_id(), records.claimed_volume(records.pool("host@f#p"), project_id="other")
+    near, apart = records.claimed_volume(records.pool("host@n#p")), records.claimed_volume(records.pool("host@d#p"))
+    # It is being moved.
+    records.claim(apart, records.pool("host@e#p"), state="pending")
+    hints = {"same_host": near, "different_host": [apart, foreign], "local_to_instance": instance, "query": "x"}
+    volume_id = records.claimed_volume(pool, hints=hints)
+    message = MigrateVolume(request_id="r", volume_id=volume_id)
+    [spec] = resolve(records, Move(message, keeps_affinity=True))
+    assert spec.request.hints == {name: value for name, value in hints.items() if name != "query"}
+    assert spec.request.same_backends == {"host@n"}
+    assert spec.request.different_backends == {"host@d", "host@e"}
+    assert spec.request.locality == Locality("host")
+    [spec] = resolve(records, Move(message))
+    assert (spec.request.hints, spec.request.same_backends, spec.request.different_backends) == ({}, None, None)
+    assert spec.request.locality is None
+
+
 def test_a_retype_becomes_the_move_to_a_pool_for_the_other_type(records: Records, pool: int) -> None:
     type_id = records.run(volume_types.create, "gold", None, True, {"tier": "1"}).id
     volume_id = records.claimed_volume(pool)

@@ -221,6 +221,37 @@ def test_copies_that_begin_together_count_for_one_another() -> None:
     assert message == f"9 GiB thin would go to {B}, where a copy of 9 GiB passes a bound: 5.0 GiB are free"
 
 
+def test_volumes_stay_apart_and_together_as_their_hints_say() -> None:
+    plans = world({A: [10], B: [3]}, {A: 100, B: 90, C: 40})
+    [apart], [near] = (
+        plans.rows("SELECT id FROM volumes WHERE size_gb = 10"),
+        plans.rows("SELECT id FROM volumes WHERE size_gb = 3"),
+    )
+    for pool_name in (B, C):
+        plans._open(pool_name, False)
+    messages = [
+        plans.create_message(7, hints={"different_host": [str(near[0])]}),
+        plans.create_message(5, hints={"same_host": str(apart[0])}),
+    ]
+    assert [answer.pool for answer in plans.place(plans.schedulers[0], *messages)] == [A, A]
+    for pool_name in (B, C):
+        plans._open(pool_name, True)
+    plans.report_everything()
+    plan = plans.apply("empty", target=A)
+    # The largest goes to the emptiest pool, to which the one that is kept apart from its volume does not follow.
+    assert [(move.size_gb, move.target) for move in plan.moves] == [(10, B), (7, C)]
+    [staying] = plan.staying
+    assert staying.volume_id == messages[1].volume_id
+    assert "SameBackendFilter refused 2" in staying.reason
+    plans.executor(plans.schedulers[0]).work()
+    plans.report_everything()
+    # The volume that it shares a backend with has gone ahead, so it follows.
+    assert plans.carry_on() == "finished"
+    places = plans.places()
+    assert [places[message.volume_id] for message in messages] == [C, B]
+    assert (places[str(apart[0])], places[str(near[0])]) == (B, B)
+
+
 def test_a_volume_that_is_gone_needs_no_move() -> None:
     plans = world({A: [10, 8]}, {A: 100, B: 20})
     plans.apply("empty", target=A, limits={"moves": 1})
