@@ -4,6 +4,7 @@
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import PoolTable
@@ -64,12 +65,15 @@ class CloudPlanner:
         figures = self.figures()
         volumes = self._client.volumes()
         self._type_of = {volume.id: volume.volume_type for volume in volumes}
+        sums, held_pools = cloud_volumes.sums(volumes), self._held_pools()
         table = figures.table(
             volumes,
             self._default_ratio,
             self._report_interval,
             moving=self._moving(),
-            sums=cloud_volumes.sums(volumes),
+            sums=sums,
+            # Those that plans use, and those that the goal names, are there without a volume too.
+            hidden=[*held_pools, *figures.hidden(_names(query.arguments), [*sums, *held_pools])],
         )
         read = volumes, self._client.volumes_with_snapshots()
         choices = plan_choices.read(query.options)
@@ -132,3 +136,9 @@ class CloudPlanner:
             return []
         with self._database.reading() as session:
             return list(plan_records.held_by_others(session, ""))
+
+
+def _names(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the texts among the arguments of a goal: those that name a pool or a backend, and others."""
+    values = [value if isinstance(value, (list, tuple)) else [value] for value in arguments.values()]
+    return [text for texts in values for text in texts if isinstance(text, str)]

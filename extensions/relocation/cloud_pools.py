@@ -55,6 +55,25 @@ class Figures:
         """Return whether a pool belongs to a cluster of volume services."""
         return any(service.cluster == backend_of(pool) for service in self.services)
 
+    def hidden(self, names: Iterable[str], pools: Iterable[str]) -> list[str]:
+        """Return the pools among ``names`` that Cinder's scheduler does not show, although their services are there.
+
+        A name of such a backend stands for its pool, as Cinder names the single pool of one, unless one of the
+        ``pools`` is known to be its.
+        """
+        shown = {backend_of(row.name) for row in self.pools}
+        known = {backend_of(pool) for pool in pools}
+        hidden = []
+        for name in names:
+            backend = backend_of(name) or name
+            if backend not in self.backends or backend in shown:
+                continue
+            if name != backend:
+                hidden.append(name)
+            elif backend not in known:
+                hidden.append(f"{backend}#{backend.rpartition('@')[2]}")
+        return hidden
+
     def reported_at(self, pool: str) -> datetime.datetime | None:
         """Return the time of the last report of a pool."""
         return self._report_times.get(pool)

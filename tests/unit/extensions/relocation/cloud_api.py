@@ -47,7 +47,9 @@ class CloudApi:
     def __init__(self, pools: Mapping[str, float], **capabilities: Any) -> None:
         self.now = datetime.datetime.fromisoformat("2030-01-01T12:00:00")
         self.pools = {name: {"total": total, **capabilities} for name, total in pools.items()}
-        self.services = {name.partition("#")[0]: {"status": "enabled", "state": "up"} for name in pools}
+        self.services: dict[str, dict[str, Any]] = {
+            name.partition("#")[0]: {"status": "enabled", "state": "up"} for name in pools
+        }
         self.volumes: dict[str, dict[str, Any]] = {}
         self.snapshots: list[tuple[str, str]] = []
         self.types: dict[str, dict[str, str]] = {"__DEFAULT__": {}}
@@ -127,10 +129,18 @@ class CloudApi:
                 rows = [{"id": type_id(name), "name": name, "extra_specs": specs} for name, specs in self.types.items()]
                 return self._list("volume_types", rows, parameters)
             case ["scheduler-stats", "get_pools"]:
-                return 200, {"pools": [self._pool(name, figures) for name, figures in self.pools.items()]}
+                return 200, {"pools": [self._pool(*pool) for pool in self.pools.items() if self._is_shown(pool[0])]}
             case ["os-services"]:
                 return 200, {"services": [{"host": name, "zone": "nova", **s} for name, s in self.services.items()]}
         return 404, {"itemNotFound": {"code": 404, "message": f"{path} could not be found."}}
+
+    def _is_shown(self, pool: str) -> bool:
+        """Return whether Cinder's scheduler shows a pool: those of services that are enabled, up and not frozen."""
+        backend = pool.partition("#")[0]
+        services = [row for host, row in self.services.items() if row.get("cluster", host) == backend]
+        return any(
+            (row["status"], row["state"], row.get("frozen", False)) == ("enabled", "up", False) for row in services
+        )
 
     def _pool(self, name: str, figures: Mapping[str, Any]) -> dict[str, Any]:
         sizes = sum(volume["size"] for volume in self.volumes.values() if volume["os-vol-host-attr:host"] == name)

@@ -39,9 +39,20 @@ def test_a_backend_is_emptied_and_what_stays_is_named_beforehand(api: CloudApi) 
 
 def test_a_disabled_backend_that_the_scheduler_does_not_show_is_emptied(api: CloudApi) -> None:
     api.add(A, 30)
-    del api.pools[A]
     api.services["h@a"]["status"] = "disabled"
     assert moves(plan(api, "empty", target="h@a")) == [(30, A, B)]
+
+
+@pytest.mark.parametrize("change", [{"status": "disabled"}, {"frozen": True}, {"state": "down"}])
+def test_a_backend_that_the_scheduler_does_not_show_may_be_empty_already(api: CloudApi, change: dict[str, Any]) -> None:
+    api.services["h@a"] |= change
+    for target in ("h@a", A):
+        made = plan(api, "empty", target=target)
+        assert (made.is_reached, made.outcome) == (True, f"{target} has no volume")
+    for target in ("h@z", "h@z#p", "h@b#q"):
+        with pytest.raises(errors.NotFound, match=f"{target} could not be found"):
+            plan(api, "empty", target=target)
+    assert plan(api, "balance", pools=[A, B, C]).goal.startswith("balance 2 pools")
 
 
 def test_the_other_goals_work_on_the_same_model(api: CloudApi) -> None:

@@ -89,6 +89,33 @@ def test_a_backend_becomes_empty(api: CloudApi) -> None:
     assert plans.world.database.read(plan_records.open_plans, MOVER) == []
 
 
+@pytest.mark.parametrize("change", [{"status": "disabled"}, {"frozen": True}])
+@pytest.mark.parametrize("target", ["h@a", A])
+def test_a_backend_that_takes_no_volumes_any_more_becomes_empty(
+    api: CloudApi, change: dict[str, Any], target: str
+) -> None:
+    """Cinder's scheduler shows no pool of it."""
+    ids = [api.add(A, size) for size in (10, 20, 5)]
+    api.services["h@a"] |= change
+    plans = Plans(api)
+    plan_id = plans.apply("empty", {"moves": 1}, target=target)
+    plans.run()
+    assert plans.state(plan_id) == ("finished", f"{target} has no volume")
+    assert sorted(plans.steps(plan_id)) == sorted((volume_id, "moved") for volume_id in ids)
+    assert A not in api.places().values()
+
+
+@pytest.mark.parametrize("change", [{"status": "disabled"}, {"frozen": True}, {"state": "down"}])
+def test_a_backend_that_goes_away_while_its_last_volume_moves_is_empty(api: CloudApi, change: dict[str, Any]) -> None:
+    api.add(A, 10)
+    plans = Plans(api)
+    plan_id = plans.apply("empty", target="h@a")
+    plans.run(0)
+    api.services["h@a"] |= change
+    plans.run()
+    assert plans.state(plan_id) == ("finished", "h@a has no volume")
+
+
 def test_plans_that_ended_long_ago_are_deleted(api: CloudApi) -> None:
     api.add(A, 10)
     plans = Plans(api)
