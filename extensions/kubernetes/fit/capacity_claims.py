@@ -143,10 +143,7 @@ class ClaimsOnDrivers:
 
         The ends of their leases do not matter.
         """
-        return all(
-            rows == others.rows[name] or _without_expiry(rows, at) <= _without_expiry(others.rows[name], others_at)
-            for name, rows in self.rows.items()
-        )
+        return all(_is_part_of(rows, others.rows[name], at, others_at) for name, rows in self.rows.items())
 
     def with_first(
         self, holder: str, placements: Iterable[Placement], expires_at: datetime.datetime, pod: str | None
@@ -167,6 +164,17 @@ def _row(holder: str, placement: Placement, expires_at: datetime.datetime, pod: 
     storage_class, pool = placement.pool
     volume, backing_id = placement.volume.name, placement.backing_id
     return holder, volume, pod, expires_at, storage_class, pool, placement.size, backing_id, placement.capacity
+
+
+def _is_part_of(
+    rows: Sequence[ClaimRow], others: Sequence[ClaimRow], at: datetime.datetime, others_at: datetime.datetime
+) -> bool:
+    if rows == others and at >= others_at:
+        return True
+    claims, other_claims = set(rows), set(others)
+    # Claims that are the same to their expiry were active too. The others are few.
+    same = claims & other_claims if at >= others_at else set()
+    return _without_expiry(claims - same, at) <= _without_expiry(other_claims - same, others_at)
 
 
 def _without_expiry(rows: Iterable[ClaimRow], at: datetime.datetime) -> set[tuple[object, ...]]:
