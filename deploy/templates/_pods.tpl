@@ -16,6 +16,9 @@
 {{- if not .Values.extender.readCapacityObjects -}}
 {{- $kubernetes = append $kubernetes "read_capacity_objects = false" -}}
 {{- end -}}
+{{- if not .Values.extender.refreshCapacityObjects -}}
+{{- $kubernetes = append $kubernetes "refresh_capacity_objects = false" -}}
+{{- end -}}
 {{- if .Values.admission.enabled -}}
 {{- $kubernetes = concat $kubernetes (list "admission = true" "admission_listen = 0.0.0.0") -}}
 {{- end -}}

@@ -98,6 +98,14 @@ OPTIONS: list[cfg.Opt] = [
         help="Seconds for which figures from CSIStorageCapacity objects are used after the last sign that their "
         "provisioner works: pods of the objects' owner are ready, and its lease, if it has one, is renewed.",
     ),
+    cfg.BoolOpt(
+        "refresh_capacity_objects",
+        default=True,
+        help="With read_capacity_objects and extender_reserves: if the figure in a CSIStorageCapacity object stays as "
+        "it is after a volume has been made, lower it by one byte, so that its provisioner asks for it again and the "
+        "claim for the volume ends. Otherwise this claim lasts until the object has been written twice, which may be "
+        "never.",
+    ),
     cfg.StrOpt(
         "publisher_namespace",
         help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to. Unset, it writes none.",

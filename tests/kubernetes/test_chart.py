@@ -212,10 +212,19 @@ def test_fields_of_pods_are_those_of_all_pods() -> None:
     [
         (
             {"extender": {"reserves": False}},
-            {"tonnage-extender-reserves", "tonnage-extender-wake", "tonnage-wake"},
+            {"tonnage-extender-refresh", "tonnage-extender-reserves", "tonnage-extender-wake", "tonnage-wake"},
             "extender_reserves = false",
         ),
-        ({"extender": {"readCapacityObjects": False}}, {"tonnage-extender-capacity"}, "read_capacity_objects = false"),
+        (
+            {"extender": {"readCapacityObjects": False}},
+            {"tonnage-extender-capacity", "tonnage-extender-refresh"},
+            "read_capacity_objects = false",
+        ),
+        (
+            {"extender": {"refreshCapacityObjects": False}},
+            {"tonnage-extender-refresh"},
+            "refresh_capacity_objects = false",
+        ),
         ({"publisher": {"enabled": False}}, {"tonnage-publisher"}, None),
     ],
 )

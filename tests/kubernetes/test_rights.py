@@ -19,7 +19,7 @@ _USED: dict[str, list[tuple[str, str, str, str | None]]] = {
         ("list", _STORAGE, "storageclasses", None),
         ("list", "", "nodes", None),
         ("watch", "", "pods", None),
-        *((verb, _STORAGE, "csistoragecapacities", None) for verb in ("get", "list", "watch")),
+        *((verb, _STORAGE, "csistoragecapacities", None) for verb in ("get", "list", "patch", "watch")),
         *(("get", "apps", kind, None) for kind in ("daemonsets", "deployments", "replicasets", "statefulsets")),
         ("get", "coordination.k8s.io", "leases", None),
     ],

@@ -311,7 +311,7 @@ class KubeApi:
             if asked is not None and asked["version"] != self.version:
                 raise _Refused(404, "NotFound")
             if method == "PATCH":
-                return self._patch(path, body)
+                return self._patch(path, body) if asked is None else self._patch_capacity(asked["name"], body)
             if method != "GET" and asked is not None:
                 return self._write(method, asked["name"] or body["metadata"]["name"], body)
             if asked is not None:
@@ -346,6 +346,20 @@ class KubeApi:
         metadata = self._objects[path]["metadata"]
         metadata["annotations"] = {**metadata.get("annotations", {}), **body["metadata"]["annotations"]}
         return self._objects[path]
+
+    def _patch_capacity(self, name: str, body: Any) -> Any:
+        """Change the figure and the annotations of an object, if its resource version is that of the body."""
+        there = self.capacities.get(name)
+        if there is None:
+            raise _Refused(404, "NotFound")
+        self.written.append(("PATCH", name))
+        if body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
+            raise _Refused(409, "Conflict")
+        annotations = {**there["metadata"].get("annotations", {}), **body["metadata"]["annotations"]}
+        metadata = {**there["metadata"], "annotations": annotations, **self._version()}
+        self.capacities[name] = {**there, "capacity": body["capacity"], "metadata": metadata}
+        self._record_capacity("MODIFIED", self.capacities[name])
+        return self.capacities[name]
 
     def _read_capacities(self, name: str | None, query: dict[str, str]) -> Any:
         if name is not None and name not in self.capacities:

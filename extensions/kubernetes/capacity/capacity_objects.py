@@ -13,9 +13,7 @@ from kubernetes import client
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity.capacity_entries import CapacityEntry
 from tonnage.extensions.kubernetes.cluster import quantities
-
-#: API versions. ``v1`` exists since Kubernetes 1.24, ``v1alpha1`` since 1.19.
-VERSIONS = ("v1", "v1beta1", "v1alpha1")
+from tonnage.extensions.kubernetes.cluster.objects import CAPACITY_VERSIONS
 
 #: Labels of the objects. Tonnage writes objects of its own manager only.
 DRIVER_LABEL = "csi.storage.k8s.io/drivername"
@@ -60,11 +58,11 @@ class CapacityObjects:
 
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self._objects, self._namespace = client.CustomObjectsApi(api), namespace
-        self._version = VERSIONS[0]
+        self._version = CAPACITY_VERSIONS[0]
 
     def list(self, **arguments: Any) -> Any:
         """Return a page of the list, in the newest API version that exists."""
-        for version in VERSIONS:
+        for version in CAPACITY_VERSIONS:
             try:
                 page = self._objects.list_namespaced_custom_object(
                     **{**self._path_arguments, "version": version}, **arguments

@@ -8,10 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 from tonnage import installation
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
+from tonnage.extensions.kubernetes.cluster import lowered_figures, objects, pod_volumes, quantities
+from tonnage.extensions.kubernetes.cluster.lowered_figures import LoweredFigure
 from tonnage.extensions.kubernetes.cluster.objects import (
+    CAPACITY_VERSIONS,
     SNAPSHOT_GROUP,
-    CapacityVersion,
+    CapacityFigure,
     NodeList,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -147,18 +149,58 @@ class ClusterReader:
 
         Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
         """
+        figure, _ = self._capacity(full_name)
+        return None if figure is None else figure.version
+
+    def ask_for_capacity(self, full_name: str) -> int | None:
+        """Make the provisioner of a ``CSIStorageCapacity`` object, ``namespace/name``, ask for its figure.
+
+        The figure is lowered by a byte, unless it is lowered already. Return the resource version since which it is: a
+        later one of the provisioner has an answer to a later question. None if there is no object, no figure that can
+        be lowered, or a new figure this moment. Raises
+        :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        figure, arguments = self._capacity(full_name)
+        if figure is None or not figure.capacity:
+            return None
+        if lowered_figures.find(figure.metadata.annotations, figure.capacity) is not None:
+            return figure.version
+        lowered = LoweredFigure(figure.version, figure.capacity)
+        # With the resource version a figure that has been written meanwhile is not overwritten.
+        metadata = {"resourceVersion": str(lowered.version), "annotations": lowered.annotations}
+        body = {"metadata": metadata, "capacity": quantities.render(lowered.lowered)}
+        try:
+            answer: Any = self._custom.patch_namespaced_custom_object(
+                **arguments, body=body, _preload_content=False, _request_timeout=self._timeout
+            )
+        except self._api_exception as error:
+            if getattr(error, "status", None) in (404, 409):
+                return None
+            reason = getattr(error, "reason", None) or error
+            raise ClusterUnavailable(
+                f"the API server of Kubernetes refused a change of CSIStorageCapacity {full_name}: {reason}"
+            ) from error
+        except Exception as error:  # the client does not wrap the errors of its libraries
+            raise ClusterUnavailable(f"the API server of Kubernetes does not answer: {error}") from error
+        return objects.decode(answer.data, CapacityFigure).version
+
+    def _capacity(self, full_name: str) -> tuple[CapacityFigure | None, dict[str, Any]]:
+        """Return a ``CSIStorageCapacity`` object, None if there is none, and the arguments that name it."""
         namespace, _, name = full_name.partition("/")
-        # Without a resource version the answer is not from a cache.
-        capacity = self._read(
-            CapacityVersion,
-            self._custom.get_namespaced_custom_object,
-            group="storage.k8s.io",
-            version="v1",
-            namespace=namespace,
-            plural="csistoragecapacities",
-            name=name,
-        )
-        return None if capacity is None else int(capacity.metadata.resource_version)
+        arguments: dict[str, Any] = {
+            "group": "storage.k8s.io",
+            "version": "",
+            "namespace": namespace,
+            "plural": "csistoragecapacities",
+            "name": name,
+        }
+        for version in CAPACITY_VERSIONS:
+            arguments["version"] = version
+            # Without a resource version the answer is not from a cache.
+            figure = self._read(CapacityFigure, self._custom.get_namespaced_custom_object, **arguments)
+            if figure is not None:
+                return figure, arguments
+        return None, arguments
 
     def storage_class(self, name: str) -> StorageClass | None:
         """Return a storage class, None if there is none.

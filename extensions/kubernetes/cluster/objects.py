@@ -27,6 +27,9 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 #: The volume binding mode of storage classes that provision a volume on the node of its first pod.
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
+#: API versions of ``CSIStorageCapacity`` objects. ``v1`` exists since Kubernetes 1.24, ``v1alpha1`` since 1.19.
+CAPACITY_VERSIONS = ("v1", "v1beta1", "v1alpha1")
+
 #: The API group of volume snapshots, which a cluster may lack.
 SNAPSHOT_GROUP = "snapshot.storage.k8s.io"
 
@@ -217,10 +220,23 @@ class PodList(Struct):
     metadata: ListMetadata
 
 
-class CapacityVersion(Struct):
-    """A ``CSIStorageCapacity`` object, reduced to its resource version."""
+class CapacityMetadata(Struct, rename="camel"):
+    """The metadata of a ``CSIStorageCapacity`` object."""
 
-    metadata: ListMetadata
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class CapacityFigure(Struct):
+    """A ``CSIStorageCapacity`` object, reduced to its resource version and its figure, in bytes."""
+
+    metadata: CapacityMetadata
+    capacity: Quantity | None = None
+
+    @property
+    def version(self) -> int:
+        """The resource version. Those of one kind of objects are numbers, and grow."""
+        return int(self.metadata.resource_version)
 
 
 class PodStatus(Struct, rename="camel"):

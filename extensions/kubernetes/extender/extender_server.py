@@ -301,10 +301,10 @@ def _claim_tasks(
             database,
             cluster,
             options.extender_lease,
-            options.capacity_object_lifetime,
             wake_claim,
             revival.kept,
             nominations,
+            asks=options.refresh_capacity_objects,
         )
 
 

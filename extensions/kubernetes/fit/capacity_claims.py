@@ -73,18 +73,21 @@ class FiguresVersion:
     """The driver's version at the last write of a pool's figures, and their expiry, UTC.
 
     ``object_name`` and ``object_version`` are those of the ``CSIStorageCapacity`` object that the figures come from.
+    ``sizes`` are the capacity and the size of the largest volume, in bytes.
     """
 
     version: int
     expires_at: datetime.datetime | None
     object_name: str | None = None
     object_version: int | None = None
+    sizes: tuple[int | None, int | None] = (None, None)
 
     def is_later_report_than(self, other: "FiguresVersion") -> bool:
         """Return whether these figures are of a later report. Figures with the same expiry are of the same report."""
         if self.object_name is not None:
-            # Only the expiry of an unchanged object is renewed.
-            return self.object_version != other.object_version
+            # A provisioner writes changed sizes. Only the expiry of an unchanged object is renewed, and others may
+            # change labels.
+            return self.object_version != other.object_version and self.sizes != other.sizes
         return self.version != other.version and (self.expires_at is None or self.expires_at != other.expires_at)
 
 
@@ -319,12 +322,6 @@ def claimed_bytes(session: orm.Session) -> dict[tuple[str, PoolKey], int]:
     return {(uid, (storage_class, pool)): int(size) for uid, storage_class, pool, size in session.execute(query)}
 
 
-def pools_claimed_for_pods(session: orm.Session) -> set[tuple[str, PoolKey]]:
-    """Return the pools with claims for pods, each with the uid of its driver. Some of the claims may have expired."""
-    query = sa.select(_CLAIM.driver_uid, _CLAIM.storage_class, _CLAIM.pool).where(_CLAIM.pod.is_not(None)).distinct()
-    return {(uid, (storage_class, pool)) for uid, storage_class, pool in session.execute(query)}
-
-
 def list_for_pods(session: orm.Session, expired: bool = False) -> list[PodClaim]:
     """Return the active claims for pods, or the expired ones that have not been deleted yet."""
     at = now(session)
@@ -369,7 +366,8 @@ def _in_use(pool: tables.CsiPool | None, at: datetime.datetime) -> bool:
 
 
 def _figures_versions(pool: tables.CsiPool) -> dict[PoolKey, FiguresVersion]:
-    figures = FiguresVersion(pool.version, pool.expires_at, pool.object_name, pool.object_version)
+    sizes = pool.capacity, pool.maximum_volume_size
+    figures = FiguresVersion(pool.version, pool.expires_at, pool.object_name, pool.object_version, sizes)
     return {(pool.storage_class, pool.name): figures}
 
 

@@ -11,11 +11,13 @@ For each volume of a claim:
 * While kube-scheduler evicts other pods from the node for this pod, the lease is renewed.
 * A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
 * While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
-  has been provisioned.
+  has been provisioned. If its persistent volume claim is deleted meanwhile the claim ends with its lease, because the
+  volume may be made nevertheless.
 * After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, include
-  it (:mod:`tonnage.extensions.kubernetes.fit.volume_settlement`). If that does not happen, or the pool was removed, the
-  claim ends with its lease. For a pool with figures from a ``CSIStorageCapacity`` object the lease is renewed until
-  then, because such figures may be as before the volume at any later time.
+  it (:mod:`tonnage.extensions.kubernetes.fit.volume_settlement`), or once the volume is gone, which is later than its
+  claim. If neither happens, or the pool was removed, the claim ends with its lease. For a pool with figures from a
+  ``CSIStorageCapacity`` object the lease is renewed until then, because such figures may be as before the volume at any
+  later time. A provisioner whose figures stay as they are is made to ask for them.
 
 The claim of a pod is released as a whole, when all of its volumes are releasable.
 """
@@ -33,7 +35,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity import node_accessibility
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
 from tonnage.extensions.kubernetes.cluster.nodes import Node
-from tonnage.extensions.kubernetes.cluster.objects import PersistentVolumeClaim, Pod
+from tonnage.extensions.kubernetes.cluster.objects import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import INLINE_SUFFIX
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.capacity_claims import Claim, PodClaim
@@ -42,9 +44,8 @@ from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-#: The least time for which the provisioner of figures has to work until they include a volume: a minute until it asks
-#: the plug-in again, and a minute more for a slow plug-in.
-_SETTLING_TIME = timedelta(seconds=120)
+#: The largest number of objects of provisioners that are changed in a round. external-provisioner writes one a second.
+_MOST_QUESTIONS = 10
 
 #: How long a claim may wait for the creation of its volume until kube-scheduler should try the pod again. It doubles.
 _IDLE_TIME = timedelta(seconds=5)
@@ -68,11 +69,20 @@ class PodLookup(Protocol):
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a persistent volume claim, None if there is none."""
 
+    def persistent_volume(self, name: str) -> PersistentVolume | None:
+        """Return a persistent volume, None if there is none."""
+
     def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the named nodes that exist."""
 
     def capacity_version(self, full_name: str) -> int | None:
         """Return the resource version of a ``CSIStorageCapacity`` object, ``namespace/name``; None if there is none."""
+
+    def ask_for_capacity(self, full_name: str) -> int | None:
+        """Make the provisioner of such an object ask for its figure.
+
+        Return the version that is older than its answer, None if it cannot be made to.
+        """
 
 
 class _VolumeState(enum.Enum):
@@ -95,6 +105,9 @@ class _HolderState:
     pod_exists: bool = True
     states: dict[str, _VolumeState] = field(default_factory=dict)
     settlements: dict[str, VolumeSettlement] = field(default_factory=dict)
+    #: The names of the persistent volumes that have been seen, by volume, and the volumes whose creation has.
+    persistent_volumes: dict[str, str] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
 
     @property
     def needed(self) -> bool:
@@ -120,14 +133,17 @@ class _HolderState:
 class ClaimReleaser:
     """Releases the claims of pods. ``lease`` is the number of seconds of a claim.
 
-    ``lifetime`` is the number of seconds from the last sign of life of a provisioner to the expiry of its figures.
+    ``asks`` tells whether provisioners may be made to ask for figures that stay as they are.
 
     One thread calls :meth:`run_once`, any thread may call :meth:`notify`. Several processes may release claims at once.
     """
 
-    def __init__(self, database: Database, cluster: PodLookup, lease: float, lifetime: float = 180.0) -> None:
+    def __init__(self, database: Database, cluster: PodLookup, lease: float, *, asks: bool = True) -> None:
         self._database, self._cluster, self._lease = database, cluster, timedelta(seconds=lease)
-        self._lifetime = timedelta(seconds=lifetime)
+        self._asks = asks
+        #: The objects whose provisioners were made to ask in this round, with the versions before the answers.
+        self._questions: dict[str, int | None] = {}
+        self._last_question_failure = ""
         self._pool_cache = PoolCache()
         self._states: dict[str, _HolderState] = {}
         self._lock = threading.Lock()
@@ -173,6 +189,7 @@ class ClaimReleaser:
         by_holder = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
         self._states = {holder: holder_state for holder, holder_state in self._states.items() if holder in by_holder}
         released, failures, self.has_idle_claims = 0, 0, False
+        self._questions = {}
         failure: errors.Unavailable | None = None
         releasable: list[PodClaim] = []
         # Pods that failed in the last round come last, so they do not block others.
@@ -212,7 +229,7 @@ class ClaimReleaser:
         for row in rows:
             namespace, _, name = row.pod.partition("/")
             pod = self._same_pod(row, self._cluster.pod(namespace, name))
-            state = self._volume_state(row, namespace, pod)
+            state = self._volume_state(row, namespace, pod, _HolderState((), row.claim.expires_at, now))
             if state is _VolumeState.PROVISIONED or (state is _VolumeState.PROVISIONING and pod is not None):
                 revived += self._database.run(capacity_claims.revive, row.claim, now + self._lease)
         return revived
@@ -230,6 +247,7 @@ class ClaimReleaser:
         holder = rows[0].claim.holder
         if holder_state.releasable:
             return True
+        self._ask(holder_state, now)
         is_needed = holder_state.needed or any(
             row.has_object and holder_state.states.get(row.claim.volume) is _VolumeState.PROVISIONED for row in rows
         )
@@ -237,6 +255,32 @@ class ClaimReleaser:
             self._database.run(capacity_claims.renew, holder, holder_state.expires_at, now + self._lease)
             holder_state.expires_at = now + self._lease
         return False
+
+    def _ask(self, holder_state: _HolderState, now: datetime) -> None:
+        """Make provisioners ask for figures that do not include a volume, and stay as they are."""
+        for settlement in holder_state.settlements.values() if self._asks else ():
+            for name in settlement.objects_to_ask(now):
+                if name not in self._questions:
+                    if len(self._questions) == _MOST_QUESTIONS:
+                        return
+                    self._questions[name] = self._question(name)
+                settlement.ask(name, self._questions[name], now)
+
+    def _question(self, name: str) -> int | None:
+        try:
+            version = self._cluster.ask_for_capacity(name)
+        except errors.Unavailable as error:
+            if self._last_question_failure != error.message:
+                LOG.warning(
+                    "Claims for volumes last until CSIStorageCapacity objects have been written twice, which may never "
+                    "happen: %s; let the extender patch csistoragecapacities, or set [kubernetes] "
+                    "refresh_capacity_objects = false",
+                    error.message,
+                )
+            self._last_question_failure = error.message
+            return None
+        self._last_question_failure = ""
+        return version
 
     def _release(self, rows: Sequence[PodClaim]) -> int:
         """Release the claims of pods, each given by one of its claims, and return the number of pods.
@@ -273,7 +317,7 @@ class ClaimReleaser:
         """Update the state of each volume, and return whether one has been provisioned since the last check."""
         namespace, _, name = rows[0].pod.partition("/")
         pod = self._same_pod(rows[0], self._cluster.pod(namespace, name))
-        holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
+        holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod, holder_state) for row in rows}
         holder_state.pod_exists = pod is not None
         provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
         settlements = holder_state.settlements
@@ -282,6 +326,8 @@ class ClaimReleaser:
             for row in rows
             if row.claim.volume in provisioned
         }
+        for settlement in holder_state.settlements.values():
+            self._read_versions(settlement, settlement.objects_without_version())
         return not provisioned <= settlements.keys()
 
     @staticmethod
@@ -293,20 +339,31 @@ class ClaimReleaser:
 
     def _new_settlement(self, row: PodClaim) -> VolumeSettlement:
         """Return the settlement of a volume that has just been seen."""
+        settlement = VolumeSettlement()
         names = {version.object_name for version in row.figures.values() if version.object_name is not None}
-        versions = {name: self._cluster.capacity_version(name) for name in names}
-        object_versions = {name: version for name, version in versions.items() if version is not None}
-        return VolumeSettlement(max(self._lease, _SETTLING_TIME), self._lifetime, object_versions)
+        self._read_versions(settlement, names)
+        return settlement
 
-    def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None) -> _VolumeState:
+    def _read_versions(self, settlement: VolumeSettlement, names: Iterable[str]) -> None:
+        """Read the present versions of objects."""
+        versions = {name: self._cluster.capacity_version(name) for name in names}
+        settlement.object_versions.update({name: version for name, version in versions.items() if version is not None})
+
+    def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None, holder_state: _HolderState) -> _VolumeState:
         volume, node = row.claim.volume, row.claim.node
         if volume.endswith(INLINE_SUFFIX):
             target_node = None if pod is None else pod.spec.node_name
             provisioned = pod is not None and pod.has_started
         else:
             claim = self._cluster.persistent_volume_claim(namespace, volume)
+            if claim is None and volume in holder_state.begun:
+                return self._state_of_unclaimed(holder_state.persistent_volumes.get(volume))
             provisioned = claim is not None and bool(claim.spec.volume_name)
             target_node = None if claim is None else claim.selected_node or (node if provisioned else None)
+            if claim is not None and target_node:
+                holder_state.begun.add(volume)
+                if claim.spec.volume_name:
+                    holder_state.persistent_volumes[volume] = claim.spec.volume_name
         if not target_node and pod is not None and pod.nominated_node == node:
             return _VolumeState.NOMINATED
         if not target_node:
@@ -314,6 +371,13 @@ class ClaimReleaser:
         if target_node != node and not self._has_access(target_node, row):
             return _VolumeState.RELEASABLE
         return _VolumeState.PROVISIONED if provisioned else _VolumeState.PROVISIONING
+
+    def _state_of_unclaimed(self, persistent_volume: str | None) -> _VolumeState:
+        """Return the state of a volume whose persistent volume claim was deleted after its creation had begun."""
+        if persistent_volume is None:
+            return _VolumeState.WAITING
+        is_there = self._cluster.persistent_volume(persistent_volume) is not None
+        return _VolumeState.PROVISIONED if is_there else _VolumeState.RELEASABLE
 
     def _has_access(self, node: str, row: PodClaim) -> bool:
         labels = self._cluster.node_labels([node]).get(node, {})

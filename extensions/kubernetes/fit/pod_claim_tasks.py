@@ -25,8 +25,9 @@ class PodClaimTasks(WatchedRounds):
 
     When room comes, by that or otherwise, it changes the ``wake_claim``. Then kube-scheduler tries waiting pods again.
     So it does for pods that have a claim and do not go on. Before, it claims the storage of pods for which others are
-    evicted (``nominations``). ``on_round`` is called after each round without an error. When the tasks stop the claims
-    remain until they expire or the next process releases them.
+    evicted (``nominations``). ``on_round`` is called after each round without an error. ``asks`` tells whether
+    provisioners may be made to ask for their figures. When the tasks stop the claims remain until they expire or the
+    next process releases them.
     """
 
     thread_name = "pod-claims"
@@ -39,13 +40,14 @@ class PodClaimTasks(WatchedRounds):
         database: Database,
         cluster: ClusterReader,
         lease: float,
-        lifetime: float = 180.0,
         wake_claim: WakeClaim | None = None,
         on_round: Callable[[], None] = lambda: None,
         nominations: Nominations | None = None,
+        *,
+        asks: bool = True,
     ) -> None:
         super().__init__()
-        self._releaser = ClaimReleaser(database, cluster, lease, lifetime)
+        self._releaser = ClaimReleaser(database, cluster, lease, asks=asks)
         self._nominations = nominations
         nominated = [] if nominations is None else [nominations.expect]
         self._watch = PodWatch(cluster.api, self._notify, *nominated)

@@ -10,13 +10,14 @@ from typing import Any
 from kubernetes import client
 
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.capacity.capacity_objects import MANAGER_LABEL, OWN_MANAGER, VERSIONS
+from tonnage.extensions.kubernetes.capacity.capacity_objects import MANAGER_LABEL, OWN_MANAGER
 from tonnage.extensions.kubernetes.cluster.object_watch import (
     READ_TIMEOUT_SECONDS,
     TIMEOUT_SECONDS,
     WATCH_SECONDS,
     WatchThread,
 )
+from tonnage.extensions.kubernetes.cluster.objects import CAPACITY_VERSIONS
 from tonnage.extensions.kubernetes.provisioner import provisioner_objects
 from tonnage.extensions.kubernetes.provisioner.provisioner_objects import CapacityObject
 
@@ -40,7 +41,7 @@ class CapacityWatch(WatchThread):
         super().__init__(clock)
         self._custom, self._notify = client.CustomObjectsApi(api), notify
         self._lock = threading.Lock()
-        self._api_version = VERSIONS[0]
+        self._api_version = CAPACITY_VERSIONS[0]
         self._objects: dict[str, CapacityObject] = {}
         self._resource_version: str | None = None
 
@@ -98,7 +99,7 @@ class CapacityWatch(WatchThread):
 
     def _list(self) -> None:
         """Read all objects, in the newest API version that the cluster has."""
-        for version in VERSIONS:
+        for version in CAPACITY_VERSIONS:
             self._api_version = version
             try:
                 page: Any = self._page(None)

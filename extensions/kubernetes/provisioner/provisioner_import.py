@@ -5,13 +5,12 @@ Several processes import. A driver's row has the resource version of the objects
 of an earlier version are not imported, unless all figures have expired: a restored cluster begins with lower versions
 again.
 
-The figures of a working provisioner are renewed, whether they have changed or not; those of pools with claims for pods
-at each import, because claims end after some time in which the provisioner has worked. If its state is not known the
+The figures of a working provisioner are renewed, whether they have changed or not. If its state is not known the
 figures expire some time after it was; once it is gone they expire at once.
 """
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlalchemy import orm
@@ -52,13 +51,10 @@ class ProvisionerImporter:
             now = capacity_claims.now(session)
             stored = {driver.name: driver.uid for driver in driver_rows.list_all(session)}
             names = pools.keys() | driver_rows.drivers_with_objects(session)
-            claimed = capacity_claims.pools_claimed_for_pods(session)
             changed = [
                 name
                 for name in sorted(names)
-                if self._changes(
-                    stored.get(name), self._stored_pools(session, stored.get(name)), pools.get(name, {}), now, claimed
-                )
+                if self._changes(self._stored_pools(session, stored.get(name)), pools.get(name, {}), now)
             ]
         return sum(self._ledger.run(self._import, name, pools.get(name, {}), objects_version) for name in changed)
 
@@ -72,7 +68,7 @@ class ProvisionerImporter:
         now, stored = capacity_claims.now(session), self._stored_pools(session, row.uid)
         if self._is_outdated(row, objects_version, stored.values(), now):
             return 0
-        changes = self._changes(row.uid, stored, pools, now, capacity_claims.pools_claimed_for_pods(session))
+        changes = self._changes(stored, pools, now)
         row.objects_version = objects_version
         driver_rows.write_pools(session, row, changes.written, changes.removed)
         return len(changes)
@@ -101,21 +97,14 @@ class ProvisionerImporter:
 
     def _changes(
         self,
-        uid: str | None,
         stored: Mapping[PoolKey, Pool],
         pools: Mapping[PoolKey, ProvisionerPool],
         now: datetime.datetime,
-        claimed: Collection[tuple[str, PoolKey]],
     ) -> _Changes:
         written = []
-        claimed_disks = {
-            pool.pool.backing_id for key, pool in pools.items() if uid is not None and (uid, key) in claimed
-        }
         for key, provisioner_pool in pools.items():
             old = stored.get(key)
-            is_claimed = provisioner_pool.pool.backing_id in claimed_disks
-            margin = self._lifetime if is_claimed else self._lifetime / 2
-            expires_at = self._expiry(old, provisioner_pool.state, now, margin)
+            expires_at = self._expiry(old, provisioner_pool.state, now)
             if expires_at is None:
                 continue
             new = replace(provisioner_pool.pool, expires_at=expires_at)
@@ -123,14 +112,12 @@ class ProvisionerImporter:
                 written.append((key[0], new))
         return _Changes(tuple(written), tuple(sorted(stored.keys() - pools.keys())))
 
-    def _expiry(
-        self, old: Pool | None, state: ProvisionerState, now: datetime.datetime, margin: datetime.timedelta
-    ) -> datetime.datetime | None:
+    def _expiry(self, old: Pool | None, state: ProvisionerState, now: datetime.datetime) -> datetime.datetime | None:
         """Return the expiry of a pool's figures, None for a pool that is not written before its provisioner works."""
         expires_at = None if old is None else old.expires_at
         match state:
             case ProvisionerState.WORKING:
-                is_due = expires_at is None or expires_at - now < margin
+                is_due = expires_at is None or expires_at - now < self._lifetime / 2
                 return now + self._lifetime if is_due else expires_at
             case ProvisionerState.UNKNOWN:
                 return expires_at

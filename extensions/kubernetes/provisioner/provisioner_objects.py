@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelectorRequirement, NodeSelectorTerm, Operator
+from tonnage.extensions.kubernetes.cluster import lowered_figures
 from tonnage.extensions.kubernetes.cluster.quantities import Quantity
 
 
@@ -30,6 +31,7 @@ class ObjectMetadata(Struct, rename="camel"):
     uid: str = ""
     resource_version: str = "0"
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     deletion_timestamp: str | None = None
 
@@ -117,8 +119,15 @@ class PodName(Struct):
 
 
 def capacity_object(raw: Any) -> CapacityObject:
-    """Return an object from a decoded answer. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    """Return an object from a decoded answer, as its provisioner has written it.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
     try:
-        return type_conversion.convert(raw, CapacityObject, lambda target, value: target.parse(value))
+        decoded = type_conversion.convert(raw, CapacityObject, lambda target, value: target.parse(value))
     except (msgspec.ValidationError, ValueError) as error:
         raise errors.InvalidInput(f"CSIStorageCapacity: {error}") from None
+    before = lowered_figures.find(decoded.metadata.annotations, decoded.capacity)
+    if before is not None:
+        decoded.capacity, decoded.metadata.resource_version = Quantity(before.capacity), str(before.version)
+    return decoded

@@ -94,6 +94,50 @@ def test_the_version_of_a_capacity_object_is_read_again_each_time(
     assert versions[0] != versions[1]
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
+def test_a_figure_is_lowered_once_until_its_provisioner_writes_it(
+    kube: KubeApi, read: Callable[..., ClusterReader], version: str
+) -> None:
+    reader, kube.version = read(), version
+    assert reader.ask_for_capacity("storage/csisc-1") is None
+    body = {"metadata": {"name": "csisc-1", "namespace": "storage", "annotations": {"owner": "me"}}, "capacity": "2Gi"}
+    kube.add_capacity(body)
+    before = reader.capacity_version("storage/csisc-1")
+    asked = reader.ask_for_capacity("storage/csisc-1")
+    assert asked == reader.capacity_version("storage/csisc-1") != before
+    assert kube.capacities["csisc-1"]["capacity"] == str(2 * 2**30 - 1)
+    assert kube.capacities["csisc-1"]["metadata"]["annotations"] == {
+        "owner": "me",
+        "tonnage/lowered-figure": f"{before} {2 * 2**30 - 1}",
+    }
+    assert reader.ask_for_capacity("storage/csisc-1") == asked
+    assert len(kube.written) == 1
+    kube.add_capacity({**kube.capacities["csisc-1"], "capacity": "2Gi"})
+    again = reader.ask_for_capacity("storage/csisc-1")
+    assert again is not None
+    assert asked is not None
+    assert again > asked
+    assert len(kube.written) == 2
+
+
+def test_a_figure_that_is_written_this_moment_or_that_has_no_byte_is_not_lowered(
+    kube: KubeApi, read: Callable[..., ClusterReader]
+) -> None:
+    reader = read()
+    body = {"metadata": {"name": "csisc-1", "namespace": "storage"}, "capacity": "2Gi"}
+    kube.add_capacity(body)
+    kube.before_write = lambda: kube.add_capacity(body)
+    assert reader.ask_for_capacity("storage/csisc-1") is None
+    assert kube.capacities["csisc-1"]["capacity"] == "2Gi"
+    kube.before_write = lambda: None
+    kube.add_capacity({**body, "capacity": "0"})
+    assert reader.ask_for_capacity("storage/csisc-1") is None
+    kube.add_capacity(body)
+    kube.failing["PATCH"] = 403
+    with pytest.raises(ClusterUnavailable, match="refused a change of CSIStorageCapacity storage/csisc-1"):
+        reader.ask_for_capacity("storage/csisc-1")
+
+
 def test_a_server_that_refuses_is_no_object_that_is_missing(kube: KubeApi, read: Callable[..., ClusterReader]) -> None:
     kube.failing["GET"] = 503
     with pytest.raises(ClusterUnavailable, match="the API server of Kubernetes refused a look at a Pod"):

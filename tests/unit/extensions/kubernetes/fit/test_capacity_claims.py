@@ -75,7 +75,7 @@ def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
 
     [row] = pod_claims()
     assert (row.pod, row.claim.holder, row.claim.pool) == ("default/redis", "a", "p0")
-    assert row.figures == {("fast", "p0"): capacity_claims.FiguresVersion(1, None)}
+    assert row.figures == {("fast", "p0"): capacity_claims.FiguresVersion(1, None, sizes=(10 * GI, None))}
     first = row.claim.expires_at
     later = first + datetime.timedelta(seconds=1)
     shared.run(capacity_claims.renew, "a", first, later)
@@ -89,8 +89,8 @@ def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
     patch(shared, {"storage": both})
     assert [each.figures for each in pod_claims()] == [
         {
-            ("fast", "p0"): capacity_claims.FiguresVersion(2, None),
-            ("slow", "q"): capacity_claims.FiguresVersion(2, None),
+            ("fast", "p0"): capacity_claims.FiguresVersion(2, None, sizes=(10 * GI, None)),
+            ("slow", "q"): capacity_claims.FiguresVersion(2, None, sizes=(GI, None)),
         }
     ]
     patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})

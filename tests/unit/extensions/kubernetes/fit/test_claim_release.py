@@ -10,12 +10,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.servers.kube_api import KubeApi
+from tests.servers.kube_api import VOLUMES, KubeApi
 from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claim_for_pod, claims_of, write
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.cluster import quantities
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
@@ -478,7 +479,7 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def write_object(ledger: database.Database, version: int, lifetime: float = 180.0) -> None:
+def write_object(ledger: database.Database, version: int, lifetime: float = 180.0, capacity: int = 10 * GI) -> None:
     """Write figures of n1 from an object, as the import of the figures of provisioners does."""
 
     def work(session: Any) -> None:
@@ -486,7 +487,7 @@ def write_object(ledger: database.Database, version: int, lifetime: float = 180.
         pool = Pool(
             name="p",
             node_list=("n1",),
-            capacity=10 * GI,
+            capacity=capacity,
             expires_at=expires_at,
             object_name="storage/csisc-1",
             object_version=version,
@@ -496,42 +497,46 @@ def write_object(ledger: database.Database, version: int, lifetime: float = 180.
     ledger.run(work)
 
 
-def published_version(kube: KubeApi) -> int:
+def published_version(kube: KubeApi, capacity: int = 10 * GI) -> int:
     """Let the provisioner write its object again, and return the resource version."""
-    kube.add_capacity({"metadata": {"name": "csisc-1", "namespace": "storage"}, "capacity": "10Gi"})
+    before = kube.capacities.get("csisc-1", {"metadata": {"name": "csisc-1", "namespace": "storage"}})
+    kube.add_capacity({**before, "capacity": str(capacity)})
     return int(kube.capacities["csisc-1"]["metadata"]["resourceVersion"])
 
 
-def test_a_claim_on_figures_of_an_object_lasts_until_two_later_versions(
-    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
-) -> None:
-    write_object(ledger, published_version(kube))
-    kube.add_pod("redis", "u1", "Running", "n1")
-    kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
-    claim_for_pod(ledger, "data")
-    # The ledger lags behind: these versions are older than the volume.
-    later = [published_version(kube) for _ in range(3)]
-    for version in later:
-        assert releaser.run_once() == 0
-        write_object(ledger, version)
-    for _ in range(2):
-        assert releaser.run_once() == 0
-        write_object(ledger, published_version(kube))
-    assert releaser.run_once() == 1
-
-
-def test_a_claim_on_figures_of_an_object_does_not_end_with_its_lease(
-    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
-) -> None:
-    """The provisioner may die before it asks for the capacity, and return with the old figure."""
+@pytest.fixture
+def made(ledger: database.Database, kube: KubeApi) -> int:
+    """A volume of 6 GiB that has been made and claimed: the version of the object from before."""
     version = published_version(kube)
     write_object(ledger, version)
     kube.add_pod("redis", "u1", "Running", "n1")
     kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
     claim_for_pod(ledger, "data")
+    return version
+
+
+@pytest.mark.usefixtures("made")
+def test_a_claim_on_figures_of_an_object_lasts_until_two_later_versions(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    # The ledger lags behind: these versions are older than the volume.
+    later = [(published_version(kube, size), size) for size in (9, 8, 7)]
+    for version, size in later:
+        assert releaser.run_once() == 0
+        write_object(ledger, version, capacity=size)
+    for size in (6, 5):
+        assert releaser.run_once() == 0
+        write_object(ledger, published_version(kube, size), capacity=size)
+    assert releaser.run_once() == 1
+
+
+def test_a_claim_on_figures_of_an_object_does_not_end_with_its_lease(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, made: int
+) -> None:
+    """The provisioner may die before it asks for the capacity, and return with the old figure."""
     releaser.run_once()
     for lifetime in (180.0, -1.0, 180.0):
-        write_object(ledger, version, lifetime)
+        write_object(ledger, made, lifetime)
         set_expiry(ledger, LEASE / 4)
         assert releaser.run_once() == 0
         assert claims_of(ledger)[0].expires_at > set_expiry(ledger, LEASE / 2)
@@ -539,3 +544,104 @@ def test_a_claim_on_figures_of_an_object_does_not_end_with_its_lease(
     ending = set_expiry(ledger, LEASE / 4)
     assert releaser.run_once() == 0
     assert claims_of(ledger)[0].expires_at == ending, "a removed pool is of no concern"
+
+
+class Clock:
+    """The clock of the database, as the release of claims reads it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now, self.seconds = capacity_claims.now, 0
+        monkeypatch.setattr(capacity_claims, "now", self.now)
+
+    def now(self, session: orm.Session) -> datetime.datetime:
+        return self._now(session) + datetime.timedelta(seconds=self.seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.mark.usefixtures("made")
+def test_a_provisioner_is_made_to_ask_for_a_figure_that_stays_as_it_is(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, clock: Clock
+) -> None:
+    """A thin pool has as much room after a volume was made as before."""
+    for clock.seconds in range(0, 600, 5):
+        assert releaser.run_once() == 0
+    assert [write for write in kube.written if write[1] == "csisc-1"] == [("PATCH", "csisc-1")]
+    assert quantities.parse(kube.capacities["csisc-1"]["capacity"]) == 10 * GI - 1
+    write_object(ledger, published_version(kube))
+    assert releaser.run_once() == 1
+
+
+@pytest.mark.usefixtures("made")
+def test_the_claims_of_many_pods_need_one_question(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, clock: Clock
+) -> None:
+    kube.add_pod("web", "u2", "Running", "n1")
+    kube.add_claim("pages", "1Gi", "fast", bound=True, node="n1")
+    node = Nodes([Node("n1", {})])
+    volume = Volume("pages", DRIVER, "fast", GI)
+    NodeQueries(ledger).claim([volume], node, "u2", LEASE, pod="default/web")
+    assert holders(ledger) == ["u1", "u2"]
+    for clock.seconds in (0, 1, 11):
+        assert releaser.run_once() == 0
+    assert kube.written == [("PATCH", "csisc-1")]
+    write_object(ledger, published_version(kube, 9))
+    assert releaser.run_once() == 2
+
+
+@pytest.mark.usefixtures("made")
+def test_without_the_right_to_ask_a_claim_lasts_and_the_log_has_the_way_out(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    kube.failing["PATCH"] = 403
+    for clock.seconds in range(0, 100, 5):
+        assert releaser.run_once() == 0
+    message = "set [kubernetes] refresh_capacity_objects = false"
+    assert len([record for record in caplog.records if message in record.message]) == 1
+    for size in (9, 8):
+        write_object(ledger, published_version(kube, size), capacity=size)
+        released = releaser.run_once()
+    assert released == 1
+
+
+@pytest.mark.usefixtures("made")
+def test_nobody_is_asked_if_the_option_is_off(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, clock: Clock
+) -> None:
+    releaser = ClaimReleaser(ledger, cluster, LEASE, asks=False)
+    for clock.seconds in range(0, 200, 5):
+        assert releaser.run_once() == 0
+    assert kube.written == []
+
+
+@pytest.mark.usefixtures("made")
+def test_the_claim_lasts_as_long_as_a_volume_whose_claim_was_deleted(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    """The driver frees the room when it deletes the volume, which is later."""
+    kube.add_volume("data")
+    assert releaser.run_once() == 0
+    kube.remove_pod("redis")
+    kube.remove_claim("data")
+    releaser.notify(None)
+    assert releaser.run_once() == 0
+    kube.remove_object(VOLUMES.format("pv-data"))
+    releaser.notify(None)
+    assert releaser.run_once() == 1
+
+
+def test_a_claim_ends_with_its_lease_if_its_volume_may_have_been_made_for_nobody(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast", node="n1")
+    claim_for_pod(ledger, "data")
+    assert releaser.run_once() == 0
+    kube.remove_pod("redis")
+    kube.remove_claim("data")
+    ending = set_expiry(ledger, LEASE / 4)
+    assert releaser.run_once() == 0
+    assert claims_of(ledger)[0].expires_at == ending

@@ -10,10 +10,7 @@ from sqlalchemy import orm
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch, SpecPatch
-from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
-from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
-from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.provisioner.provisioner_import import ProvisionerImporter
 from tonnage.extensions.kubernetes.provisioner.provisioner_pools import ProvisionerPool
 from tonnage.extensions.kubernetes.provisioner.provisioner_state import ProvisionerState
@@ -136,13 +133,3 @@ def test_pools_of_other_writers_stay(ledger: database.Database, process: Process
     assert [pool.name for pool in process.stored()] == ["written"]
     with ledger.reading() as session:
         assert driver_rows.find(session, DRIVER).tracking is False, "an administrator has turned it off"
-
-
-def test_figures_of_claimed_pools_are_renewed_at_each_import(ledger: database.Database, process: Process) -> None:
-    process.read(10, 5)
-    process.age(30)
-    assert process.read(10, 6, written=5) == 0
-    volumes, nodes = [Volume("data", DRIVER, CLASS, 6 * GIB)], Nodes([Node("n1", {})])
-    _, node_claim = NodeQueries(ledger).claim(volumes, nodes, "u1", 60.0, pod="default/redis")
-    assert node_claim is not None
-    assert process.read(10, 7, written=5) == 1

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.extensions.kubernetes.provisioner.published_objects import DRIVERS, HOSTPATH, PublishedDriver
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.cluster import objects
+from tonnage.extensions.kubernetes.cluster.lowered_figures import LoweredFigure
 from tonnage.extensions.kubernetes.provisioner.provisioner_objects import LabelSelector, Lease, Owner, capacity_object
 
 
@@ -41,6 +42,15 @@ def test_an_object_keeps_its_figures_its_owner_and_its_nodes(driver: PublishedDr
 )
 def test_a_label_selector_is_a_term_of_a_node_selector(raw: dict[str, object], text: str) -> None:
     assert str(type_conversion.convert(raw, LabelSelector).term) == text
+
+
+def test_an_object_whose_figure_was_lowered_is_as_its_provisioner_has_written_it() -> None:
+    body = HOSTPATH.body("n1", "1Gi")
+    body["metadata"] |= {"resourceVersion": "4711", "annotations": LoweredFigure(4700, 2**30).annotations}
+    unchanged, body["capacity"] = capacity_object(body), str(2**30 - 1)
+    lowered = capacity_object(body)
+    assert (unchanged.capacity, unchanged.version) == (2**30, 4711)
+    assert (lowered.capacity, lowered.version) == (2**30, 4700)
 
 
 @pytest.mark.parametrize("change", [{"capacity": "ten"}, {"storageClassName": 7}, {"nodeTopology": []}])
