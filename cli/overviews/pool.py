@@ -48,7 +48,7 @@ class Pool(base_commands.ShowOne):
 
         with ledger_rows.source(self.conf, parsed_args) as ledger:
             rows_by_name = {row.pool.name: row for row in pools.load(ledger)}
-            name = _full_name(parsed_args.pool, rows_by_name)
+            name = full_name(parsed_args.pool, rows_by_name)
             row = rows_by_name[name]
             claims = ledger.rows("claims", pool=name)
             in_pool = ledger.rows("volumes", pool=name)
@@ -71,7 +71,7 @@ class Pool(base_commands.ShowOne):
         return row, parts
 
 
-def _full_name(text: str, names: Collection[str]) -> str:
+def full_name(text: str, names: Collection[str]) -> str:
     """Return the full name of the pool with this name, or of the only pool whose name contains the text.
 
     A pool whose name within its backend is the text comes first: with the pools ``thin`` and ``thin2``, ``thin``.

@@ -15,6 +15,9 @@ from tonnage.cli.rest.connection_arguments import VARIABLE
 
 _TIMEOUT_SECONDS = 120
 
+#: The message of an API that does not have a path.
+_NO_PATH = "The resource could not be found."
+
 #: The errors of requests by the status of the response. Others are wrong requests.
 _ERRORS: Mapping[int, type[errors.TonnageError]] = {
     http.HTTPStatus.NOT_FOUND: errors.NotFound,
@@ -46,11 +49,12 @@ class ApiClient:
     """The client of one REST API.
 
     ``project`` is the project that requests are for, by default that of the credentials. ``cloud`` is the entry of
-    clouds.yaml with the credentials, in case the API requires them.
+    clouds.yaml with the credentials, in case the API requires them. ``extension`` is the name of the extension that has
+    the paths of the requests.
     """
 
-    def __init__(self, url: str, project: str | None = None, cloud: str | None = None) -> None:
-        self._url, self._cloud = url.rstrip("/"), cloud
+    def __init__(self, url: str, project: str | None = None, cloud: str | None = None, extension: str = "") -> None:
+        self._url, self._cloud, self._extension = url.rstrip("/"), cloud, extension
         self._prefix = f"{self._url}/v3" + ("" if project is None else f"/{urllib.parse.quote(project, safe='')}")
         self._credentials: Mapping[str, str] = {}
 
@@ -75,7 +79,8 @@ class ApiClient:
         """Send a request, again with credentials if the API requires them.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if there is no answer of the API, and the error that the
-        status of the answer stands for, with the message of the API.
+        status of the answer stands for, with the message of the API. It is
+        :class:`~tonnage.capacity.errors.ConfigurationError` if the API does not have the extension.
         """
         address = self._prefix + path
         try:
@@ -89,6 +94,13 @@ class ApiClient:
         except _Unauthorized as unauthorized:
             raise errors.InvalidInput(
                 f"the REST API at {self._url} does not take these credentials: {unauthorized}"
+            ) from None
+        except errors.NotFound as error:
+            if not self._extension or error.message != _NO_PATH:
+                raise
+            raise errors.ConfigurationError(
+                f"the extension {self._extension!r} is not enabled at {self._url}: add it to enabled_extensions of the "
+                "API and of the schedulers there, or use the commands of its release if that is an earlier one"
             ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error

@@ -112,6 +112,11 @@ class _RestRows:
             ) from None
 
 
+def over_rest(client: ApiClient) -> LedgerRows:
+    """Return the rows that a REST API has."""
+    return _RestRows(client)
+
+
 @contextlib.contextmanager
 def source(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> Iterator[LedgerRows]:
     """Return the source of rows that the command line, the environment or the configuration names.

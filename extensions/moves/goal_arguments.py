@@ -4,13 +4,16 @@
 import argparse
 import difflib
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tonnage.capacity import errors
 from tonnage.cli.simulation import argument_types
 from tonnage.extensions.moves.goals import goal_loader
 from tonnage.extensions.moves.goals.arguments import Argument
+
+if TYPE_CHECKING:
+    from tonnage.cli.rest.api_client import ApiClient
 
 #: The names of the parsed options in the namespace begin with this: goals are free to call them what they like.
 _PREFIX = "goal_"
@@ -99,6 +102,34 @@ def read(
     if parsed_args.keep_forecast:
         arguments["keep_forecast"] = True
     return {"goal": goal, "arguments": arguments}
+
+
+def with_full_names(api: "ApiClient", goal: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a goal with the full names of pools of which the command line has short ones.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.InvalidInput` for a short
+    name that no pool or several have, and the errors of the client.
+    """
+    arguments = dict(goal["arguments"])
+    names: list[str] | None = None
+    for argument in goal_loader.find(goal["goal"]).arguments:
+        value = arguments.get(argument.name)
+        texts: list[Any] = list(value) if argument.is_list and value else [value]
+        if not argument.names_pools or not any(map(_is_short, texts)):
+            continue
+        from tonnage.cli.overviews import pool, pools
+        from tonnage.cli.rest import ledger_rows
+
+        if names is None:
+            names = [row.pool.name for row in pools.load(ledger_rows.over_rest(api))]
+        texts = [pool.full_name(text, names) if _is_short(text) else text for text in texts]
+        arguments[argument.name] = texts if argument.is_list else texts[0]
+    return arguments
+
+
+def _is_short(text: Any) -> bool:
+    """Return whether a text is no full name: those of pools and of backends have the character."""
+    return isinstance(text, str) and "@" not in text
 
 
 def _unknown(word: str, commands: Sequence[str]) -> str:

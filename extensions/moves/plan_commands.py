@@ -4,7 +4,7 @@
 import argparse
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, capacity
@@ -12,6 +12,9 @@ from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation.argument_types import FOUND
 from tonnage.extensions.moves import goal_arguments
 from tonnage.extensions.moves.goals.goal import PHYSICAL, PROMISED
+
+if TYPE_CHECKING:
+    from tonnage.cli.rest.api_client import ApiClient
 
 
 def _level(pool: str, bound: str) -> Column:
@@ -54,6 +57,24 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 
+def client(command: base_commands.Command, parsed_args: argparse.Namespace) -> "ApiClient":
+    """Return the client of the API that the arguments or the configuration of a command name."""
+    from tonnage.cli.rest.api_client import ApiClient
+
+    url = connection_arguments.api_url(command.conf, parsed_args.url)
+    return ApiClient(url, cloud=parsed_args.os_cloud, extension="moves")
+
+
+def make(api: "ApiClient", goal: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the plan of the API for a goal, in which pools may have short names. ``more`` are further fields.
+
+    Raises the errors of :func:`~tonnage.extensions.moves.goal_arguments.with_full_names` and of the client.
+    """
+    body = {**goal, "arguments": goal_arguments.with_full_names(api, goal), **more}
+    plan: dict[str, Any] = api.post("/move-plans", {"move_plan": body}, "move_plan")
+    return plan
+
+
 class Plan(base_commands.Lister):
     """Plan moves of volumes for a goal.
 
@@ -88,12 +109,8 @@ class Plan(base_commands.Lister):
 
     def make(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
         """Return the plan as the REST API shows it."""
-        from tonnage.cli.rest.api_client import ApiClient
-
         goal = goal_arguments.read(self._parser, parsed_args, self.subcommands)
-        client = ApiClient(connection_arguments.api_url(self.conf, parsed_args.url), None, parsed_args.os_cloud)
-        plan: Mapping[str, Any] = client.post("/move-plans", {"move_plan": goal}, "move_plan")
-        return plan
+        return make(client(self, parsed_args), goal)
 
     def footer(self) -> str:
         """Return the goal, the sums and the outcome in words."""

@@ -116,12 +116,6 @@ APPLIED_COLUMNS: Sequence[Column] = (
 )
 
 
-def _client(command: base_commands.Command, parsed_args: argparse.Namespace) -> "ApiClient":
-    from tonnage.cli.rest.api_client import ApiClient
-
-    return ApiClient(connection_arguments.api_url(command.conf, parsed_args.url), None, parsed_args.os_cloud)
-
-
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the limits of a plan to a parser."""
     number = argument_types.count(_LARGEST)
@@ -171,10 +165,10 @@ class PlanApply(base_commands.ShowOne):
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
         """Return the plan, and its moves as a part."""
-        client = _client(self, parsed_args)
+        goal = goal_arguments.read(self._parser, parsed_args)
         limits = read_limits(parsed_args)
-        body = {**goal_arguments.read(self._parser, parsed_args), "apply": True, "limits": limits}
-        plan = client.post("/move-plans", {"move_plan": body}, "move_plan")
+        client = plan_commands.client(self, parsed_args)
+        plan = plan_commands.make(client, goal, apply=True, limits=limits)
         self.status = 0 if plan["is_reached"] else FOUND
         if plan["id"] is None:
             plan["id"] = id_of_no_plan(parsed_args)
@@ -229,7 +223,7 @@ class PlanList(base_commands.Lister):
 
     def plans(self, parsed_args: argparse.Namespace) -> Iterable[Any]:
         """Return the plans as the REST API shows them."""
-        plans: Iterable[Any] = _client(self, parsed_args).get(
+        plans: Iterable[Any] = plan_commands.client(self, parsed_args).get(
             "/move-plans", "move_plans", state=parsed_args.state, limit=str(parsed_args.limit)
         )
         return plans
@@ -257,7 +251,9 @@ class PlanShow(base_commands.ShowOne):
 
     def plan(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
         """Return the plan as the REST API shows it."""
-        plan: Mapping[str, Any] = _client(self, parsed_args).get(f"/move-plans/{_path(parsed_args.plan)}", "move_plan")
+        plan: Mapping[str, Any] = plan_commands.client(self, parsed_args).get(
+            f"/move-plans/{_path(parsed_args.plan)}", "move_plan"
+        )
         return plan
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
@@ -291,7 +287,9 @@ class PlanAction(base_commands.Command):
 
     def act(self, parsed_args: argparse.Namespace) -> None:
         """Send the action."""
-        _client(self, parsed_args).act(f"/move-plans/{_path(parsed_args.plan)}/action", {self.action: None})
+        plan_commands.client(self, parsed_args).act(
+            f"/move-plans/{_path(parsed_args.plan)}/action", {self.action: None}
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Do the action."""

@@ -33,7 +33,7 @@ def build(conf: cfg.ConfigOpts, context: SchedulerContext) -> SchedulerParts:
     mover = LedgerMover(context.database, context.move)
     executor = PlanExecutor(context.database, planner, mover, timeout, clocks, events)
     starter = PlanStarter(context.database, planner, limits, events)
-    adviser = RoomAdviser(planner)
+    adviser = RoomAdviser(context.database, planner)
     return SchedulerParts(
         advisers=[adviser],
         rpc_handlers=[RpcHandler(PLAN_MOVES, starter.preview), RpcHandler(APPLY_MOVES, starter.apply)],

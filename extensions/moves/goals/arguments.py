@@ -16,13 +16,15 @@ class Argument(abc.ABC):
 
     ``name`` is its name in the REST API, and ``summary`` its meaning in a few words. ``option`` is the name of its
     option on command lines if that is another one; the subject of a goal has no option. ``default`` is the value if
-    there is none, None for an argument that is required.
+    there is none, None for an argument that is required. On command lines an argument that ``names_pools`` takes their
+    short names too.
     """
 
     name: str
     summary: str
     option: str = ""
     default: Any = None
+    names_pools: bool = False
 
     #: Whether its value is a list.
     is_list: ClassVar[bool] = False

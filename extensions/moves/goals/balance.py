@@ -33,7 +33,7 @@ class Balance(LevelGoal):
     name = "balance"
     summary = "move volumes among pools until none is far above their mean"
     arguments = (
-        Texts(name="pools", summary="these pools alone"),
+        Texts(name="pools", summary="these pools alone", names_pools=True),
         Text(name="volume_type", summary="the volume type, by name or id", option="type", default=""),
         Text(name="zone", summary="the availability zone", default=""),
         Word(name="bound", summary="the bound", words=(PHYSICAL, PROMISED), default=PROMISED),

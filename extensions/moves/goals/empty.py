@@ -25,7 +25,7 @@ class Empty(Goal):
 
     name = "empty"
     summary = "move all volumes out of a pool or a backend"
-    arguments = (Text(name="target", summary="a pool or a backend"),)
+    arguments = (Text(name="target", summary="a pool or a backend", names_pools=True),)
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._target = values["target"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pools that an argument of a goal names."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.capacity import errors
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 #: Most pools of a backend that an error names.
 _MOST_POOLS = 5
+
+#: The advice about a name that is similar to no other.
+_ALL_POOLS = "'tonnage pools' lists the pools, 'openstack volume backend pool list' those of a cloud"
 
 
 def of_pool_or_backend(pools: "PoolTable", name: str) -> list[str]:
@@ -23,7 +26,8 @@ def of_pool_or_backend(pools: "PoolTable", name: str) -> list[str]:
         return [name]
     of_backend = _of_backend(pools, name)
     if not of_backend:
-        raise errors.NotFound(f"backend {name} could not be found: no pool of it is reported")
+        known = {_backend_of(pool) for pool in pools.names} | set(pools.names)
+        raise errors.NotFound(f"backend {name} could not be found: no pool of it is reported; {_advice(name, known)}")
     return of_backend
 
 
@@ -37,10 +41,22 @@ def require(pools: "PoolTable", names: Sequence[str]) -> None:
             rest = len(of_backend) - _MOST_POOLS
             more = f" and {rest} more" if rest > 0 else ""
             raise errors.NotFound(f"{name} is a backend, and a pool is expected: it has the pools {shown}{more}")
-        raise errors.NotFound(f"pool {name} could not be found: no report has named it")
+        advice = _advice(name, set(pools.names))
+        raise errors.NotFound(f"pool {name} could not be found: no report has named it; {advice}")
 
 
 def _of_backend(pools: "PoolTable", name: str) -> list[str]:
+    return sorted(pool for pool in pools.names if _backend_of(pool) == name)
+
+
+def _backend_of(pool: str) -> str:
+    # Imported here: the help of commands must not wait for the libraries of the package.
     from tonnage.capacity.pools.pool import backend_of
 
-    return sorted(pool for pool in pools.names if backend_of(pool) == name)
+    return backend_of(pool)
+
+
+def _advice(name: str, known: Collection[str]) -> str:
+    from tonnage.capacity.pools import name_suggestions
+
+    return name_suggestions.advice(name, sorted(known), _ALL_POOLS)

@@ -19,7 +19,7 @@ class Relieve(LevelGoal):
     name = "relieve"
     summary = "move volumes out of a pool until it is below a share of its bound"
     arguments = (
-        Text(name="pool", summary="the pool"),
+        Text(name="pool", summary="the pool", names_pools=True),
         Percent(name="below", summary="the share of the bound"),
         Word(name="bound", summary="the bound", words=(PHYSICAL, PROMISED), default=PHYSICAL),
     )

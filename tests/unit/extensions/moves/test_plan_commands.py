@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.cluster import BACKEND
+from tests.unit.api.cluster import BACKEND, configuration
 from tests.unit.cli import command_runs
 from tests.unit.cli.conftest import RestApi
+from tonnage.api import app
+from tonnage.api.auth import authentication
+from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import tonnage
 from tonnage.extensions.moves import plan_commands
@@ -77,8 +80,12 @@ def test_wrong_arguments_are_usage_errors(rest_api: RestApi, capsys: pytest.Capt
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan fit large", rest_api)
     assert "argument SUBJECT: 'large': expected" in capsys.readouterr().err
-    with pytest.raises(errors.NotFound, match="backend nowhere could not be found"):
+    with pytest.raises(errors.NotFound, match=r"pool nowhere could not be found: .*; 'tonnage pools' lists the pools"):
         run("plan empty nowhere", rest_api)
+    with pytest.raises(errors.NotFound, match=rf"backend {BACKEND}x could not be found: .*; did you mean {BACKEND}"):
+        run(f"plan empty {BACKEND}x", rest_api)
+    with pytest.raises(errors.NotFound, match=f"pool {BACKEND}#thinn could .*; did you mean {BACKEND}#thin"):
+        run(f"plan relieve {BACKEND}#thinn --below 5", rest_api)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +107,30 @@ def test_a_plan_has_the_time_that_earlier_moves_took(rest_api: RestApi, capsys: 
     for created in (volume, other):
         rest_api.client.simulate_delete(f"/v3/volumes/{created['id']}")
         rest_api.client.wait_until_settled(created["id"])
+
+
+def test_an_api_without_the_extension_is_told(rest_api: RestApi) -> None:
+    conf = configuration(osapi_volume_listen_port=0, enabled_extensions=[])
+    authenticator = authentication.select(conf, "127.0.0.1")
+    server = ApiServer(conf, app.build(conf, rest_api.cluster.database, rest_api.cluster.scheduler, authenticator))
+    server.start()
+    bare = RestApi(rest_api.cluster, rest_api.client, server.url, rest_api.volume_id)
+    try:
+        for line in ("plan list", f"plan empty {BACKEND}", "plan apply fit 1", "plan show p", "plan stop p"):
+            with pytest.raises(errors.ConfigurationError, match="'moves' is not enabled at http"):
+                run(line, bare)
+    finally:
+        server.stop()
+
+
+def test_a_pool_has_the_short_names_of_the_command_pool(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    run("plan empty thin", rest_api)
+    assert f"To empty {BACKEND}#thin: " in capsys.readouterr().out
+    run("plan relieve thick --below 80", rest_api)
+    assert f"To relieve {BACKEND}#thick " in capsys.readouterr().out
+    run(f"plan balance thin {BACKEND}#thick --points 99", rest_api)
+    assert "To balance 2 pools " in capsys.readouterr().out
+    with pytest.raises(errors.InvalidInput, match="th is a part of the names of 2 pools"):
+        run("plan empty th", rest_api)
+    with pytest.raises(errors.NotFound, match=f"pool thinn could not be found: .* did you mean {BACKEND}#thin"):
+        run("plan empty thinn", rest_api)
