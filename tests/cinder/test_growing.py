@@ -32,6 +32,8 @@ KILLS = {
     "before record extending": True,
     "after record extending": True,
     "after extend": True,
+    "before record sent": True,
+    "after record sent": True,
     "before end": True,
     "after end": True,
 }
@@ -136,7 +138,7 @@ def scene(whole_site: tuple[Site, QuotaSite]) -> Iterator[Scene]:
         action(site.cinder, volume_id, "os-force_delete", {})
     with operations.emptied(site):
         yield Scene(site, quotas)
-        for name in ("kill_at", "killed"):
+        for name in ("kill_at", "killed", "freeze_at", "frozen"):
             (site.cinder.folder / name).unlink(missing_ok=True)
         for name in site.cinder.shape.backends:
             site.cinder.control(name)
@@ -248,6 +250,30 @@ def test_a_kill_right_after_the_command_ends_well_either_way(scene: Scene) -> No
     row = scene.row()
     assert (row["os-vol-host-attr:host"], row["size"]) in ((FIRST, SIZE), (SECOND, NEW_SIZE))
     scene.ends(row["os-vol-host-attr:host"], row["size"])
+
+
+@pytest.mark.parametrize("words", ["before mark", "before record moving", "before migrate", "before record extending",
+                                   "before extend"])  # fmt: skip
+def test_a_scheduler_that_was_frozen_changes_nothing(scene: Scene, words: str) -> None:
+    (scene.cinder.folder / "freeze_at").write_text(words)
+    scene.extend()
+    frozen = scene.cinder.folder / "frozen"
+    wait_for(frozen.exists, "a scheduler is frozen")
+    outcome = (FIRST, SIZE) if words == "before migrate" else (SECOND, NEW_SIZE)
+    try:
+        scene.ends(*outcome)
+    finally:
+        os.killpg(int(frozen.read_text()), signal.SIGCONT)
+    time.sleep(5)
+    scene.ends(*outcome)
+
+
+def test_an_extension_runs_once_though_its_scheduler_dies(scene: Scene) -> None:
+    scene.cinder.control("b2", extend_seconds=30)
+    (scene.cinder.folder / "kill_at").write_text("after record sent")
+    scene.extend()
+    wait_for((scene.cinder.folder / "killed").exists, "a scheduler is killed")
+    scene.ends(SECOND, NEW_SIZE)
 
 
 @pytest.mark.parametrize("words", KILLS_WHILE_UNDOING)

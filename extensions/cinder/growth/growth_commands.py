@@ -18,7 +18,15 @@ from oslo_config import cfg
 from oslo_db import api as oslo_db_api
 
 from tonnage.extensions.cinder import releases
-from tonnage.extensions.cinder.growth.growth_steps import EXTENDING, Beats, Copy, Ended, Volume
+from tonnage.extensions.cinder.growth.growth_steps import (
+    EXTENDING,
+    Beats,
+    Copy,
+    NotOwner,
+    Outcome,
+    Progress,
+    Volume,
+)
 from tonnage.extensions.cinder.ledger.growths import Growth
 
 LOG = logging.getLogger(__name__)
@@ -45,11 +53,12 @@ class GrowthCommands:
     """Cinder, for :class:`~tonnage.extensions.cinder.growth.growth_steps.Growing`.
 
     ``pools`` returns the pools that Cinder's schedulers know, by name. A called cinder-volume is silent after
-    ``silence`` seconds without a sign of life.
+    ``silence`` seconds without a sign of life. ``renew`` renews the ownership of a growth, and returns whether this
+    scheduler has it: it is called right before each change, because the process may have been frozen before.
     """
 
-    def __init__(self, pools: Callable[[], Mapping[str, Any]], silence: float) -> None:
-        self._pools, self._silence = pools, silence
+    def __init__(self, pools: Callable[[], Mapping[str, Any]], silence: float, renew: Callable[[Growth], bool]) -> None:
+        self._pools, self._silence, self._renew = pools, silence, renew
         self.beat_interval = float(CONF.report_interval)
 
     def volume(self, volume_id: str) -> Volume | None:
@@ -79,17 +88,24 @@ class GrowthCommands:
         of_backend = sa.or_(_SERVICE.host == backend, _SERVICE.cluster_name == backend)
         beat = sa.func.coalesce(_SERVICE.updated_at, _SERVICE.created_at)
         rows = _execute(
-            sa.select(_SERVICE.host, beat).where(
+            sa.select(_SERVICE.host, beat, sa.func.current_timestamp()).where(
                 of_backend, _SERVICE.deleted == sa.false(), _SERVICE.topic == constants.VOLUME_TOPIC
             )
         )
-        alive_since = utils.service_expired_time()
+        alive_since = utils.service_expired_time().replace(tzinfo=None)
         return Beats(
-            any(at >= alive_since.replace(tzinfo=None) for _, at in rows), {host: at.timestamp() for host, at in rows}
+            any(at >= alive_since for _, at, _ in rows),
+            {host: at.timestamp() for host, at, _ in rows},
+            rows[0][2].timestamp() if rows else 0.0,
         )
+
+    def _require(self, growth: Growth) -> None:
+        if not self._renew(growth):
+            raise NotOwner(growth.volume_id)
 
     def mark(self, growth: Growth) -> bool:
         """Mark the row as that of a volume that begins to move."""
+        self._require(growth)
         begins = sa.and_(_VOLUME.migration_status == "starting", _VOLUME.previous_status == EXTENDING)
         return _write(
             sa.update(models.Volume.__table__)
@@ -97,7 +113,7 @@ class GrowthCommands:
             .values(migration_status="starting", previous_status=EXTENDING)
         )
 
-    def migrate(self, growth: Growth, ended: Ended) -> None:
+    def migrate(self, growth: Growth, progress: Progress) -> None:
         """Send the command to migrate the volume."""
         target = self._pools()[growth.target]
         place = {"host": target.host, "cluster_name": target.cluster_name, "capabilities": target.capabilities}
@@ -105,20 +121,20 @@ class GrowthCommands:
         if not rpcapi.VolumeAPI().client.can_send_version(version):
             version = "3.0"
             del place["cluster_name"]
-        self._call(growth, ended, version, "migrate_volume", host=place, force_host_copy=False)
+        self._call(growth, progress, version, "migrate_volume", host=place, force_host_copy=False)
 
-    def extend(self, growth: Growth, ended: Ended) -> None:
+    def extend(self, growth: Growth, progress: Progress) -> None:
         """Send the command to extend the volume."""
         self._call(
             growth,
-            ended,
+            progress,
             None,
             "extend_volume",
             new_size=growth.new_size_gb,
             reservations=list(growth.reservations),
         )
 
-    def _call(self, growth: Growth, ended: Ended, version: str | None, method: str, **arguments: Any) -> None:
+    def _call(self, growth: Growth, progress: Progress, version: str | None, method: str, **arguments: Any) -> None:
         """Call a method of the volume's cinder-volume in a thread of its own."""
         context = _context(growth)
         volume = objects.Volume.get_by_id(context, growth.volume_id)
@@ -127,18 +143,23 @@ class GrowthCommands:
         )
 
         def call() -> None:
-            is_over = True
+            outcome = Outcome.UNSENT
             try:
+                self._require(growth)
+                progress(Outcome.SENT)
+                outcome = Outcome.ANSWERED
                 prepared.call(context, method, volume=volume, **arguments)
+            except NotOwner:
+                LOG.warning("%s of volume %s is not sent: it is another scheduler's by now", method, volume.id)
             except messaging.MessagingTimeout:
-                is_over = False
+                outcome = Outcome.SILENT
                 LOG.warning("cinder-volume gives no sign of life during %s of volume %s", method, volume.id)
             except messaging.MessageDeliveryFailure as error:
-                is_over = False
+                outcome = Outcome.UNCERTAIN
                 LOG.warning("The command %s of volume %s may be lost: %s", method, volume.id, error)
             except Exception as error:  # any error of cinder-volume; the row shows the outcome
                 LOG.warning("%s of volume %s failed: %s", method, volume.id, error)
-            ended(is_over)
+            progress(outcome)
 
         threading.Thread(target=call, name=f"tonnage-{method}", daemon=True).start()
 
@@ -146,13 +167,16 @@ class GrowthCommands:
         """Swap the rows of a volume and its copy, and delete the old volume."""
         context = _context(growth)
         volume = objects.Volume.get_by_id(context, growth.volume_id)
-        old = volume.finish_volume_migration(objects.Volume.get_by_id(context, copy_id))
+        copy = objects.Volume.get_by_id(context, copy_id)
+        self._require(growth)
+        old = volume.finish_volume_migration(copy)
         volume.update({"status": EXTENDING, "previous_status": "available", "migration_status": "success"})
         volume.save()
         rpcapi.VolumeAPI().delete_volume(context, old)
 
     def resume(self, growth: Growth) -> bool:
         """Let a volume be extending again whose rows were swapped the moment before."""
+        self._require(growth)
         return _write(
             sa.update(models.Volume.__table__)
             .where(
@@ -166,10 +190,11 @@ class GrowthCommands:
             .values(status=EXTENDING, migration_status="success")
         )
 
-    def remove(self, copy_id: str) -> None:
+    def remove(self, growth: Growth, copy_id: str) -> None:
         """Delete a copy."""
         context = cinder_context.get_admin_context()
         copy = objects.Volume.get_by_id(context, copy_id)
+        self._require(growth)
         _write(
             sa.update(models.Volume.__table__)
             .where(_VOLUME.id == copy_id, _LIVE, _VOLUME.use_quota == sa.false())
@@ -179,6 +204,7 @@ class GrowthCommands:
 
     def give_back(self, growth: Growth) -> bool:
         """Make a volume that did not move available."""
+        self._require(growth)
         return _write(
             sa.update(models.Volume.__table__)
             .where(*_stays(growth))
@@ -187,6 +213,7 @@ class GrowthCommands:
 
     def roll_back(self, growth: Growth) -> None:
         """Roll the reservations back."""
+        self._require(growth)
         quota.QUOTAS.rollback(_context(growth), list(growth.reservations), project_id=growth.project_id)
 
     def tell(self, growth: Growth) -> None:

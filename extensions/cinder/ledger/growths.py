@@ -30,11 +30,15 @@ LEASE = 15.0
 
 
 class Step(enum.StrEnum):
-    """The last step that was recorded for a growth; ``UNDOING`` is followed by the end."""
+    """The last step that was recorded for a growth; ``UNDOING`` is followed by the end.
+
+    ``SENT`` is recorded after the command of ``EXTENDING`` was sent, as the row of the volume does not show that.
+    """
 
     CLAIMED = "claimed"
     MOVING = "moving"
     EXTENDING = "extending"
+    SENT = "sent"
     UNDOING = "undoing"
 
 
@@ -43,7 +47,8 @@ class Growth:
     """A volume that moves from the pool ``source`` to the pool ``target`` to grow. Sizes are in GiB.
 
     ``name_id`` is the id in the volume's name on the storage. ``reservations`` are those of the growth in Cinder's
-    quotas. ``age`` is the number of seconds since ``step`` was recorded, and ``reason`` why the growth is undone.
+    quotas. ``changed_at`` is the time at which ``step`` was recorded, ``age`` the number of seconds since then, and
+    ``reason`` why the growth is undone.
     """
 
     id: str
@@ -59,6 +64,7 @@ class Growth:
     reservations: tuple[str, ...]
     step: Step = Step.CLAIMED
     reason: str = ""
+    changed_at: datetime.datetime | None = None
     age: float = 0.0
 
 
@@ -108,9 +114,9 @@ def book(
     columns = asdict(growth)
     del columns["age"]  # the time since changed_at
     state = columns.pop("step")
-    moment = models.utcnow()
+    moment = _now(session)
     session.connection().execute(
-        sa.insert(_TABLE).values(**columns, state=state, owner=owner, renewed_at=moment, changed_at=moment)
+        sa.insert(_TABLE).values(**columns | {"changed_at": moment}, state=state, owner=owner, renewed_at=moment)
     )
     return True
 
@@ -122,7 +128,7 @@ def exist(session: orm.Session) -> bool:
 
 def take_over(session: orm.Session, owner: str, lease: float) -> list[Growth]:
     """Return the growths of an owner, and those whose owner gave no sign of life for ``lease`` seconds, now its own."""
-    now = session.execute(sa.select(models.utcnow())).scalar_one()
+    now = _now(session)
     late = now - datetime.timedelta(seconds=lease)
     connection = session.connection()
     connection.execute(
@@ -139,26 +145,53 @@ def take_over(session: orm.Session, owner: str, lease: float) -> list[Growth]:
     ]
 
 
-def record(session: orm.Session, growth: Growth, owner: str, step: Step, reason: str = "") -> bool:
-    """Record the next step of a growth; return whether the owner may take it.
+def renew(session: orm.Session, growth: Growth, owner: str) -> bool:
+    """Give a sign of life of the owner; return whether it may take the next step of the growth.
+
+    It may not if another scheduler owns the growth by now, or if a step was recorded since.
+    """
+    changed = session.connection().execute(
+        sa.update(_TABLE).where(*_is_unchanged(growth, owner)).values(renewed_at=models.utcnow())
+    )
+    return bool(changed.rowcount)
+
+
+def record(session: orm.Session, growth: Growth, owner: str, step: Step, reason: str = "") -> Growth | None:
+    """Record the next step of a growth; return the growth with it, None if the owner may not take it.
 
     It may not if another scheduler owns the growth by now or has recorded a step, nor begin to move a volume whose
     claim was given up.
     """
     if step is Step.MOVING and not observed_claims.record_sent(session, growth.id):
-        return False
+        return None
+    moment = _now(session)
     changed = session.connection().execute(
         sa.update(_TABLE)
-        .where(_G.id == growth.id, _G.owner == owner, _G.state == growth.step)
-        .values(state=step, reason=reason, renewed_at=models.utcnow(), changed_at=models.utcnow())
+        .where(*_is_unchanged(growth, owner))
+        .values(state=step, reason=reason, renewed_at=moment, changed_at=moment)
     )
-    return bool(changed.rowcount)
+    return replace(growth, step=step, reason=reason, changed_at=moment, age=0.0) if changed.rowcount else None
 
 
-def end(session: orm.Session, growth: Growth) -> None:
-    """Delete the record of a growth. Its claim ends with the row of the volume, as that of any migration."""
+def end(session: orm.Session, growth: Growth, owner: str) -> bool:
+    """Delete the record of a growth, and return whether its owner may end it.
+
+    Its claim ends with the row of the volume, as that of any migration.
+    """
+    ended = session.connection().execute(sa.delete(_TABLE).where(*_is_unchanged(growth, owner)))
+    if not ended.rowcount:
+        return False
     claims = models.table(models.Claim)
     session.connection().execute(
         sa.update(claims).where(claims.c.id == growth.id, claims.c.verb == GROW).values(verb=claim_verbs.MIGRATE)
     )
-    session.connection().execute(sa.delete(_TABLE).where(_G.id == growth.id))
+    return True
+
+
+def _is_unchanged(growth: Growth, owner: str) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions that a growth is its owner's, and that no step was recorded since it was read."""
+    return _G.id == growth.id, _G.owner == owner, _G.state == growth.step, _G.changed_at == growth.changed_at
+
+
+def _now(session: orm.Session) -> datetime.datetime:
+    return session.execute(sa.select(models.utcnow())).scalar_one()

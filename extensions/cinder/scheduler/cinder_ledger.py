@@ -153,15 +153,19 @@ class CinderLedger:
                 return []
         return self.database.run(growths.take_over, self._owner, growths.LEASE)
 
-    def record(self, growth: Growth, step: Step, reason: str = "") -> bool:
-        """Record a step of a growth, and return whether to take it."""
+    def renew(self, growth: Growth) -> bool:
+        """Give a sign of life for a growth, and return whether this scheduler still owns it."""
+        return self.database.run(growths.renew, growth, self._owner)
+
+    def record(self, growth: Growth, step: Step, reason: str = "") -> Growth | None:
+        """Record a step of a growth; return the growth with it, None if the step is not to be taken."""
         return self.database.run(growths.record, growth, self._owner, step, reason)
 
     def end(self, growth: Growth) -> None:
         """End a growth; for one that was undone ``tonnage why`` has the reason."""
 
         def end(session: orm.Session) -> None:
-            if growth.reason:
+            if growths.end(session, growth, self._owner) and growth.reason:
                 size = f"{growth.new_size_gb - growth.size_gb} GiB more by a move from {growth.source}"
                 refused = refusals.RefusedRequest(
                     request_id=growth.request_id,
@@ -171,7 +175,6 @@ class CinderLedger:
                     refusal=AttemptsExceeded(size, (growth.target,), growth.reason),
                 )
                 refusals.insert(session, [refused])
-            growths.end(session, growth)
 
         self.database.run(end)
 

@@ -90,7 +90,7 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         problems = _worker(
             "tonnage-problems", lambda: ledger.record_problems(backend_states.problems()), _PROBLEMS_TURN
         )
-        commands = GrowthCommands(self.driver.host_manager.reported_pools, CONF.tonnage.growth_silence)
+        commands = GrowthCommands(self.driver.host_manager.reported_pools, CONF.tonnage.growth_silence, ledger.renew)
         growing = Growing(ledger, commands, self._prober.request)
         self._growing = _worker("tonnage-growths", growing.turn, _GROWTH_TURN)
         poll.turn()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage's manager of Cinder's scheduler, which kills its process where a test wants it. Runs with Cinder's Python.
+"""Tonnage's manager of Cinder's scheduler, which kills or freezes its process where a test wants it.
 
-The file ``kill_at`` in ``state_path`` has words such as ``before migrate`` or ``after mark``: the first scheduler that
-comes there removes the file, and dies with all of its processes.
+It runs with Cinder's Python. The file ``kill_at`` in ``state_path`` has words such as ``before migrate`` or ``after
+mark``: the first scheduler that comes there renames the file to ``killed``, and dies with all of its processes. With
+``freeze_at`` it writes its process group to ``frozen``, and stops until it gets SIGCONT.
 """
 
 import functools
@@ -24,6 +25,9 @@ from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 growths.LEASE = 4.0
 growth_steps._GRACE = 3.0
 
+#: Seconds after which an extension that may not have been sent is sent again.
+growth_steps._DOUBT = 15.0
+
 _STEPS = {
     CinderLedger: ("book_growth", "record", "end"),
     GrowthCommands: ("mark", "migrate", "extend", "swap", "remove", "give_back", "roll_back", "tell"),
@@ -31,14 +35,23 @@ _STEPS = {
 
 
 def _die(words: str) -> None:
-    file = pathlib.Path(cfg.CONF.state_path) / "kill_at"  # noqa: TID251  (Cinder's way)
+    if _is_chosen("kill_at", words, "killed"):
+        os.killpg(0, signal.SIGKILL)
+    if _is_chosen("freeze_at", words, "frozen"):
+        os.killpg(0, signal.SIGSTOP)
+
+
+def _is_chosen(name: str, words: str, done: str) -> bool:
+    file = pathlib.Path(cfg.CONF.state_path) / name  # noqa: TID251  (Cinder's way)
     try:
         if file.read_text() != words:
-            return
-        file.rename(file.with_name("killed"))
+            return False
+        file.rename(file.with_name(f"{done}.new"))
     except FileNotFoundError:
-        return
-    os.killpg(0, signal.SIGKILL)
+        return False
+    file.with_name(f"{done}.new").write_text(str(os.getpgid(0)))
+    file.with_name(f"{done}.new").rename(file.with_name(done))
+    return True
 
 
 def _mortal(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of volumes that move to grow, with a scheduler or a cinder-volume that is killed at each of them."""
+"""The steps of volumes that move to grow; at each of them a scheduler is killed or frozen, or cinder-volume killed."""
 
+import datetime
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,16 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.extensions.cinder.growth import growth_steps
-from tonnage.extensions.cinder.growth.growth_steps import Beats, Copy, Ended, Growing, Volume
+from tonnage.extensions.cinder.growth.growth_steps import (
+    Beats,
+    Copy,
+    Growing,
+    NotOwner,
+    Outcome,
+    Progress,
+    Volume,
+)
+from tonnage.extensions.cinder.ledger import growths
 from tonnage.extensions.cinder.ledger.growths import Growth, Step
 
 SOURCE, TARGET = "real@b1#a", "real@b2#a"
@@ -19,6 +29,9 @@ GROWTH = Growth(
 )  # fmt: skip
 BEGIN = Volume(SOURCE, 1, "extending", "", "available", "v")
 WHERE_IT_WAS = (SOURCE, 1, "available", "", "")
+
+#: The row of a volume that its user extends once more, where it is.
+AGAIN = ("extending", "", "available")
 
 
 class Killed(BaseException):
@@ -34,19 +47,40 @@ class Clock:
 
 
 @dataclass
-class Model:
-    """Ledger, Cinder and storage, with one volume. ``kill_at`` is the number of the call at which a scheduler dies.
+class Command:
+    """A command that cinder-volume executes until ``ends_at``."""
 
-    At the call ``error_at`` it meets an error instead. ``fails`` lets the copy fail.
+    name: str
+    progress: Progress
+    ends_at: float
+
+
+@dataclass
+class Model:
+    """Ledger, Cinder and storage, with one volume.
+
+    ``kill_at`` is the number of the moment at which a scheduler dies, ``error_at`` that at which it meets an error, and
+    ``freeze_at`` that at which it is frozen for ``freeze`` seconds, while another one runs. ``fails`` lets the copy fail.
+    ``wrongs`` has what must never happen.
     """
 
     clock: Clock
     fails: bool = False
+    copy_seconds: float = 0.0
+    extend_seconds: float = 0.0
     is_owner: bool = True
     kill_at: int = 0
     error_at: int = 0
+    freeze_at: int = 0
+    freeze: float = 0.0
+    is_frozen: bool = False
+    meanwhile: Callable[[], None] = lambda: None
     calls: int = 0
     record_: Growth | None = GROWTH
+    records: int = 0
+    owner: str = "first"
+    owners: int = 0
+    renewed_at: float = 0.0
     since: float = 0.0
     row: Volume | None = BEGIN
     copy_rows: dict[str, str] = field(default_factory=dict)
@@ -59,21 +93,31 @@ class Model:
     beat: float = 0.0
     is_up: bool = True
     beat_interval: float = 10.0
-    commands: list[tuple[str, Ended]] = field(default_factory=list)
+    commands: list[tuple[str, Progress]] = field(default_factory=list)
+    running: list[Command] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
+    wrongs: list[str] = field(default_factory=list)
 
-    def _call(self, effect: Callable[[], object] = lambda: None) -> None:
-        """Let the scheduler be killed, or meet an error, before or after an effect."""
-        self._stop()
-        effect()
-        self._stop()
-
-    def _stop(self) -> None:
+    def moment(self) -> None:
+        """Let the scheduler be killed or frozen here."""
         self.calls += 1
         if self.calls == self.kill_at:
             raise Killed
         if self.calls == self.error_at:
             raise OSError("no database")
+        if self.calls == self.freeze_at and not self.is_frozen:
+            self.is_frozen = True
+            until = self.clock.now + self.freeze
+            play(self, scheduler(self, "other"), int(self.freeze / 2))
+            self.meanwhile()
+            while self.clock.now < until:
+                self.pass_time()
+
+    def pass_time(self, seconds: float = 2.0) -> None:
+        """Let time pass, with the heartbeats of cinder-volume."""
+        self.clock.now += seconds
+        if self.is_up and self.clock.now - self.beat >= self.beat_interval:
+            self.beat = self.clock.now
 
     def _set(self, **values: object) -> None:
         assert self.row is not None
@@ -81,126 +125,199 @@ class Model:
 
     # The ledger
 
-    def growths(self) -> list[Growth]:
-        return [] if self.record_ is None else [replace(self.record_, age=self.clock() - self.since)]
-
-    def record(self, growth: Growth, step: Step, reason: str = "") -> bool:
-        if self.record_ is None or self.record_.step is not growth.step or not self.is_owner:
+    def renew(self, growth: Growth, owner: str) -> bool:
+        is_owner = self.is_owner and self.owner == owner and self.record_ is not None
+        if not is_owner or self.record_ is None or self.record_.changed_at != growth.changed_at:
             return False
-
-        def effect() -> None:
-            self.record_ = replace(growth, step=step, reason=reason)
-            self.since = self.clock()
-
-        self._call(effect)
+        self.renewed_at = self.clock()
         return True
 
-    def end(self, growth: Growth) -> None:
-        def effect() -> None:
-            self.record_ = None
+    def growths(self, owner: str) -> list[Growth]:
+        if self.record_ is None or (self.owner != owner and self.clock() - self.renewed_at < growths.LEASE):
+            return []
+        self.owner, self.renewed_at = owner, self.clock()
+        return [replace(self.record_, age=self.clock() - self.since)]
 
-        self._call(effect)
+    def record(self, growth: Growth, owner: str, step: Step, reason: str = "") -> Growth | None:
+        if not self.renew(growth, owner):
+            return None
+        self.since = self.clock()
+        self.records += 1
+        moment = datetime.datetime(2000, 1, 1, microsecond=self.records)  # noqa: DTZ001  (in UTC, as in the ledger)
+        self.record_ = replace(growth, step=step, reason=reason, changed_at=moment)
+        return self.record_
 
-    def probes(self, backend: str) -> tuple[int, int]:
-        return self.probed, self.answered
+    # cinder-volume
+
+    def volume(self, volume_id: str) -> Volume | None:
+        return self.row if volume_id == "v" else self.kept
 
     def probe(self, backend: str) -> None:
         self.probed += 1
         self.commands.append(("probe", lambda _: None))
 
+    def work(self) -> None:
+        """Begin all commands in the queue, and end those whose time has come."""
+        while self.commands:
+            name, progress = self.commands.pop(0)
+            self._begin(name, progress)
+        for command in [command for command in self.running if command.ends_at <= self.clock.now]:
+            self.running.remove(command)
+            self._end(command.name)
+            command.progress(Outcome.ANSWERED)
+
+    def _begin(self, name: str, progress: Progress) -> None:
+        if name == "probe":
+            self.answered = self.probed
+        elif name == "remove":
+            self.copy_rows.clear()
+            self.old_rows.clear()
+            self.kept = None
+        elif name == "migrate":
+            if self.record_ is None or self.record_.step is not Step.MOVING or self.row is None:
+                self.wrongs.append(f"a copy of {self.row} begins without a claim")
+            else:
+                self._set(migration_status="migrating")
+            self.running.append(Command(name, progress, self.clock.now + self.copy_seconds))
+        else:
+            if any(command.name == "extend" for command in self.running):
+                self.wrongs.append("two extensions run at a time")
+            if self.row is not None and (self.row.status, self.row.pool) != ("extending", TARGET):
+                self.wrongs.append(f"an extension of {self.row} begins")
+            self.running.append(Command(name, progress, self.clock.now + self.extend_seconds))
+
+    def _end(self, name: str) -> None:
+        if self.row is None:
+            return
+        if name == "extend":
+            self.reserved = False
+            self._set(size_gb=3, status="available")
+        elif self.fails:
+            self._set(migration_status="error")
+        else:
+            self._set(pool=TARGET, migration_status="success")
+
+
+class View:
+    """Ledger and Cinder as one scheduler has them."""
+
+    def __init__(self, model: Model, owner: str) -> None:
+        self.model, self.owner, self.beat_interval = model, owner, model.beat_interval
+
+    def _change(self, growth: Growth, effect: Callable[[], None]) -> None:
+        self.model.moment()
+        if not self.model.renew(growth, self.owner):
+            raise NotOwner
+        effect()
+        self.model.moment()
+
+    # The ledger
+
+    def growths(self) -> list[Growth]:
+        return self.model.growths(self.owner)
+
+    def record(self, growth: Growth, step: Step, reason: str = "") -> Growth | None:
+        self.model.moment()
+        recorded = self.model.record(growth, self.owner, step, reason)
+        self.model.moment()
+        return recorded
+
+    def end(self, growth: Growth) -> None:
+        self.model.moment()
+        if self.model.renew(growth, self.owner):
+            self.model.record_ = None
+        self.model.moment()
+
+    def probes(self, backend: str) -> tuple[int, int]:
+        return self.model.probed, self.model.answered
+
     # Cinder's rows
 
     def volume(self, volume_id: str) -> Volume | None:
-        return self.row if volume_id == "v" else self.kept
+        return self.model.volume(volume_id)
 
     def copies(self, volume_id: str) -> list[Copy]:
-        return [Copy(*item) for item in self.copy_rows.items()]
+        return [Copy(*item) for item in self.model.copy_rows.items()]
 
     def old_copies(self, volume_id: str) -> list[Copy]:
-        return [Copy(*item) for item in self.old_rows.items()]
+        return [Copy(*item) for item in self.model.old_rows.items()]
 
     def beats(self, backend: str) -> Beats:
-        return Beats(self.is_up, {"real": self.beat})
+        return Beats(self.model.is_up, {"real": self.model.beat}, self.model.clock.now)
 
-    def _stays(self) -> bool:
-        return self.row is not None and self.row[:3] == (SOURCE, 1, "extending")
+    def _write(self, growth: Growth, is_expected: Callable[[Volume], bool], **values: object) -> bool:
+        is_written = False
+
+        def effect() -> None:
+            nonlocal is_written
+            is_written = self.model.row is not None and is_expected(self.model.row)
+            if is_written:
+                self.model._set(**values)
+
+        self._change(growth, effect)
+        return is_written
 
     def mark(self, growth: Growth) -> bool:
-        if not self._stays():
-            return False
-        self._call(lambda: self._set(migration_status="starting", previous_status="extending"))
-        return True
+        return self._write(growth, _stays, migration_status="starting", previous_status="extending")
 
     def give_back(self, growth: Growth) -> bool:
-        if not self._stays():
-            return False
-        self._call(lambda: self._set(status="available", migration_status="", previous_status="", name_id="v"))
-        return True
+        values = {"status": "available", "migration_status": "", "previous_status": "", "name_id": "v"}
+        return self._write(growth, _stays, **values)
 
     def resume(self, growth: Growth) -> bool:
-        self._call(lambda: self._set(status="extending", migration_status="success"))
-        return True
+        return self._write(
+            growth, lambda row: row.status == "available", status="extending", migration_status="success"
+        )
 
     def swap(self, growth: Growth, copy_id: str) -> None:
         def effect() -> None:
-            self.copy_rows.clear()
-            self.old_rows["copy"] = "deleting"
-            self._set(pool=TARGET, migration_status="success")
+            if self.model.row is not None and self.model.row.pool == TARGET:
+                self.model.wrongs.append("rows are swapped twice")
+            self.model.copy_rows.clear()
+            self.model.old_rows["copy"] = "deleting"
+            self.model._set(pool=TARGET, migration_status="success")
 
-        self._call(effect)
+        self._change(growth, effect)
 
     # Commands, quotas and messages
 
-    def _send(self, command: str, ended: Ended = lambda _: None) -> None:
+    def _send(self, command: str, growth: Growth, progress: Progress) -> None:
+        self.model.moment()
+        if not self.model.renew(growth, self.owner):
+            progress(Outcome.UNSENT)
+            return
+        progress(Outcome.SENT)
+        self.model.commands.append((command, progress))
+        self.model.sent.append(command)
+        self.model.moment()
+
+    def migrate(self, growth: Growth, progress: Progress) -> None:
+        self._send("migrate", growth, progress)
+
+    def extend(self, growth: Growth, progress: Progress) -> None:
+        self._send("extend", growth, progress)
+
+    def remove(self, growth: Growth, copy_id: str) -> None:
         def effect() -> None:
-            self.commands.append((command, ended))
-            self.sent.append(command)
+            self.model.commands.append(("remove", lambda _: None))
+            self.model.sent.append("remove")
 
-        self._call(effect)
-
-    def migrate(self, growth: Growth, ended: Ended) -> None:
-        self._send("migrate", ended)
-
-    def extend(self, growth: Growth, ended: Ended) -> None:
-        self._send("extend", ended)
-
-    def remove(self, copy_id: str) -> None:
-        self._send("remove")
+        self._change(growth, effect)
 
     def roll_back(self, growth: Growth) -> None:
         def effect() -> None:
-            self.reserved = False
+            self.model.reserved = False
 
-        self._call(effect)
+        self._change(growth, effect)
 
     def tell(self, growth: Growth) -> None:
-        def effect() -> None:
-            self.told += 1
+        self.model.moment()
+        self.model.told += 1
+        self.model.moment()
 
-        self._call(effect)
 
-    # cinder-volume
-
-    def work(self) -> None:
-        """Execute all commands."""
-        while self.commands:
-            command, ended = self.commands.pop(0)
-            if command == "probe":
-                self.answered = self.probed
-            elif command == "remove":
-                self.copy_rows.clear()
-                self.old_rows.clear()
-                self.kept = None
-            elif command == "extend":
-                self.reserved = False
-                self._set(size_gb=3, status="available")
-                ended(True)
-            elif self.fails:
-                self._set(migration_status="error")
-                ended(True)
-            else:
-                self._set(pool=TARGET, migration_status="success")
-                ended(True)
+def _stays(row: Volume) -> bool:
+    return row[:3] == (SOURCE, 1, "extending")
 
 
 @pytest.fixture
@@ -208,8 +325,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def scheduler(model: Model) -> Growing:
-    return Growing(model, model, model.probe, model.clock)
+def scheduler(model: Model, owner: str = "") -> Growing:
+    model.owners += 1
+    view = View(model, owner or ("first" if model.owners == 1 else f"scheduler {model.owners}"))
+    return Growing(view, view, model.probe, model.clock)
 
 
 def play(model: Model, machine: Growing, turns: int = 400, *, works: bool = True) -> Growing:
@@ -223,9 +342,7 @@ def play(model: Model, machine: Growing, turns: int = 400, *, works: bool = True
             machine = scheduler(model)
         if works:
             model.work()
-        model.clock.now += 2
-        if model.is_up and model.clock.now - model.beat >= model.beat_interval:
-            model.beat = model.clock.now
+        model.pass_time()
     return machine
 
 
@@ -262,37 +379,88 @@ def test_a_scheduler_that_does_not_own_a_growth_any_more_sends_nothing(clock: Cl
     assert model.sent == ["migrate"][:turns]
 
 
-def calls(*, fails: bool) -> int:
-    """Return the number of calls, each with a moment before and one after it."""
-    model = Model(Clock(), fails=fails)
+def moments(**conditions: object) -> int:
+    """Return the number of moments at which a scheduler may be killed or frozen."""
+    model = Model(Clock(), **conditions)  # type: ignore[arg-type]
     play(model, scheduler(model))
     return model.calls
 
 
-@pytest.mark.parametrize("kill_at", range(1, calls(fails=False) + 1))
-def test_a_scheduler_that_is_killed_at_any_step_is_replaced(clock: Clock, kill_at: int) -> None:
-    model = Model(clock, kill_at=kill_at)
-    play(model, scheduler(model))
+@pytest.mark.parametrize("kill_at", range(1, moments(fails=False) + 1))
+@pytest.mark.parametrize("seconds", [0, 20, 200])
+def test_a_scheduler_that_is_killed_at_any_step_is_replaced(clock: Clock, kill_at: int, seconds: float) -> None:
+    """Nothing runs twice, also if it takes longer than another scheduler waits before it takes over."""
+    model = Model(clock, kill_at=kill_at, copy_seconds=seconds, extend_seconds=seconds)
+    play(model, scheduler(model), 2000)
+    assert model.wrongs == []
     assert rest(model)[:3] in ((TARGET, 3, "available"), (SOURCE, 1, "available"))
     assert model.sent.count("migrate") <= 1
+    assert model.sent.count("extend") <= 1
     assert model.told == (1 if rest(model)[0] == SOURCE else 0)
 
 
-@pytest.mark.parametrize("kill_at", range(1, calls(fails=True) + 1))
+@pytest.mark.parametrize("kill_at", range(1, moments(fails=True) + 1))
 def test_a_scheduler_that_is_killed_while_a_growth_is_undone_is_replaced(clock: Clock, kill_at: int) -> None:
     model = Model(clock, fails=True, kill_at=kill_at)
     play(model, scheduler(model))
+    assert model.wrongs == []
     assert rest(model) == WHERE_IT_WAS
     assert model.told <= 1
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["copied", "not copied"])
-@pytest.mark.parametrize("error_at", range(1, max(calls(fails=False), calls(fails=True)) + 1))
+@pytest.mark.parametrize("error_at", range(1, max(moments(fails=False), moments(fails=True)) + 1))
 def test_a_scheduler_that_meets_an_error_at_any_step_goes_on(clock: Clock, error_at: int, fails: bool) -> None:
     model = Model(clock, fails=fails, error_at=error_at)
     play(model, scheduler(model))
+    assert model.wrongs == []
     assert rest(model)[:3] in ((TARGET, 3, "available"), (SOURCE, 1, "available"))
     assert model.sent.count("migrate") <= 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("freeze", [10, 20, 40, 400, 1000])
+@pytest.mark.parametrize("seconds", [0, 30, 200])
+def test_a_scheduler_that_was_frozen_changes_nothing_that_another_one_has_taken_over(
+    fails: bool, freeze: float, seconds: float
+) -> None:
+    """Frozen processes go on where they were, however late: SIGSTOP, or a virtual machine that is paused."""
+    for freeze_at in range(1, moments(fails=fails, copy_seconds=seconds, extend_seconds=seconds) + 1):
+        model = Model(Clock(), fails, copy_seconds=seconds, extend_seconds=seconds, freeze_at=freeze_at, freeze=freeze)
+        play(model, scheduler(model), 2000)
+        assert model.is_frozen
+        assert model.wrongs == [], freeze_at
+        assert rest(model)[:3] in ((TARGET, 3, "available"), (SOURCE, 1, "available")), freeze_at
+        assert model.sent.count("migrate") <= 1, freeze_at
+        assert model.sent.count("extend") <= 1, freeze_at
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_scheduler_that_was_frozen_leaves_a_later_extension_alone(fails: bool) -> None:
+    def extend_again() -> None:
+        if model.record_ is None and model.row is not None and model.row.status == "available":
+            model._set(status=AGAIN[0], migration_status=AGAIN[1], previous_status=AGAIN[2], size_gb=1, pool=SOURCE)
+            later.append(model.row)
+
+    later: list[Volume] = []
+    for freeze_at in range(1, moments(fails=fails) + 1):
+        model = Model(Clock(), fails, freeze_at=freeze_at, freeze=400)
+        model.meanwhile = extend_again
+        later.clear()
+        play(model, scheduler(model), 30)
+        assert later == [] or model.row == later[0], freeze_at
+        assert model.wrongs == [], freeze_at
+
+
+@pytest.mark.parametrize("kill_at", range(1, moments(fails=False) + 1))
+def test_a_second_scheduler_may_be_frozen_too(kill_at: int) -> None:
+    for freeze_at in range(kill_at + 1, kill_at + 30):
+        model = Model(Clock(), kill_at=kill_at, freeze_at=freeze_at, freeze=40, extend_seconds=30)
+        play(model, scheduler(model), 2000)
+        assert model.wrongs == [], freeze_at
+        assert rest(model)[:3] in ((TARGET, 3, "available"), (SOURCE, 1, "available")), freeze_at
+        assert model.sent.count("migrate") <= 1, freeze_at
+        assert model.sent.count("extend") <= 1, freeze_at
 
 
 def test_a_command_that_waits_in_the_queue_is_waited_for(clock: Clock) -> None:
@@ -387,7 +555,7 @@ def test_rows_that_are_about_to_be_swapped_are_swapped(clock: Clock) -> None:
     model, _ = moving(clock, "completing")
     model._set(name_id="copy")
     model.is_up = False
-    play(model, scheduler(model), 3, works=False)
+    play(model, scheduler(model), 20, works=False)
     model.is_up = True
     play(model, scheduler(model))
     assert rest(model)[:3] == (TARGET, 3, "available")
@@ -434,20 +602,188 @@ def test_rows_that_were_just_swapped_are_extended(clock: Clock) -> None:
     assert rest(model)[:3] == (TARGET, 3, "available")
 
 
+def extending(clock: Clock, seconds: float = 1000) -> tuple[Model, Growing]:
+    """Return the model while cinder-volume extends the volume, which the ledger shows as sent."""
+    model = Model(clock, extend_seconds=seconds)
+    machine = scheduler(model)
+    while model.record_ is not None and model.record_.step is not Step.SENT:
+        machine = play(model, machine, 1)
+    return model, machine
+
+
 def test_an_extension_is_sent_again_after_its_service_has_died(clock: Clock) -> None:
+    model, machine = extending(clock)
+    machine = play(model, machine, 12)
+    [command] = model.running
+    model.running.clear()
+    model.is_up = False
+    machine = play(model, machine, 12, works=False)
+    command.progress(Outcome.SILENT)
+    machine = play(model, machine, 12, works=False)
+    assert model.sent == ["migrate", "extend"]
+    model.is_up = True
+    model.extend_seconds = 0
+    play(model, machine)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+    assert (model.sent, model.wrongs) == (["migrate", "extend", "extend"], [])
+
+
+def test_an_extension_that_was_sent_runs_on_without_its_scheduler(clock: Clock) -> None:
+    model, _ = extending(clock)
+    play(model, scheduler(model), 2000)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+    assert (model.sent, model.wrongs) == (["migrate", "extend"], [])
+
+
+@pytest.mark.parametrize("seconds", [4, 30])
+def test_another_scheduler_sees_the_death_of_a_service_that_extends_a_volume(clock: Clock, seconds: float) -> None:
+    model, _ = extending(clock)
+    machine = play(model, scheduler(model), 30)
+    model.running.clear()
+    model.beat_interval, model.extend_seconds = 10 + seconds, 0
+    machine = play(model, machine, 30)
+    model.beat_interval = 10
+    play(model, machine)
+    assert model.wrongs == []
+    assert rest(model)[:3] == (TARGET, 3, "available")
+    assert model.sent == ["migrate", "extend", "extend"]
+
+
+@pytest.mark.parametrize("gap", [4, 30])
+@pytest.mark.parametrize("reason", ["frozen", "cinder away", "ledger away", "before"])
+def test_a_time_without_looks_shows_no_death(clock: Clock, gap: float, reason: str) -> None:
+    """Heartbeats may have come, could not be stored, or were missing before the command."""
+    model, _ = extending(clock)
+    machine = play(model, scheduler(model), 30)
+    volume = model.volume
+    error = OSError("no database") if reason == "cinder away" else errors.Unavailable("no ledger")
+
+    def away(_volume_id: str) -> Volume | None:
+        raise error
+
+    if reason == "before":
+        machine = scheduler(model)
+        model.is_up = False
+        model.pass_time(10 + gap)
+    elif reason == "frozen":
+        for _ in range(int(10 + gap)):
+            model.pass_time(1)
+    else:
+        model.volume = away  # type: ignore[method-assign]
+        model.is_up = False
+        until = clock.now + 10 + gap
+        while clock.now < until:
+            try:
+                machine.turn()
+            except errors.Unavailable:
+                assert reason == "ledger away"
+            model.pass_time(2)
+        model.volume = volume  # type: ignore[method-assign]
+    machine.turn()
+    model.is_up = True
+    machine = play(model, machine, 60)
+    assert (model.sent, model.wrongs) == (["migrate", "extend"], [])
+    play(model, machine, 1000)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+
+
+def test_an_extension_that_waits_for_its_service_is_sent_once(clock: Clock) -> None:
+    """Its command is still in the queue when the service that was down is up again."""
+    model = Model(clock, extend_seconds=100)
+    machine = scheduler(model)
+    while "extend" not in model.sent:
+        machine = play(model, machine, 1, works="extend" in model.sent)
+        if "extend" not in model.sent:
+            model.work()
+    [(_, progress)] = model.commands
+    model.is_up = False
+    machine = play(model, machine, 30, works=False)
+    progress(Outcome.SILENT)
+    machine = play(model, machine, 60, works=False)
+    model.is_up = True
+    play(model, machine)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+    assert (model.sent, model.wrongs) == (["migrate", "extend"], [])
+
+
+def test_an_extension_that_the_bus_may_have_lost_is_sent_again(clock: Clock) -> None:
     model = Model(clock)
     machine = play(model, scheduler(model), 1)
-    while model.sent != ["migrate", "extend"]:
+    while "extend" not in model.sent:
         machine = play(model, machine, 1, works=False)
-    [(_, ended)] = model.commands
+    [(_, progress)] = model.commands
     model.commands.clear()
-    machine = play(model, machine, 12, works=False)
+    progress(Outcome.UNCERTAIN)
+    machine = play(model, machine, int(growth_steps._DOUBT / 2) - 2)
     assert model.sent.count("extend") == 1
-    ended(False)
-    clock.now += 15
     play(model, machine)
     assert rest(model)[:3] == (TARGET, 3, "available")
     assert model.sent.count("extend") == 2
+
+
+def test_what_a_scheduler_knows_of_an_earlier_command_does_not_hold_for_a_later_one(clock: Clock) -> None:
+    """Another scheduler has sent it, and died, while this one was frozen."""
+    model = Model(clock, extend_seconds=200)
+    first = play(model, scheduler(model), 1)
+    while "extend" not in model.sent:
+        first = play(model, first, 1, works=False)
+    [(_, progress)] = model.commands
+    model.commands.clear()
+    progress(Outcome.UNCERTAIN)
+    first = play(model, first, 10)
+    other = scheduler(model)
+    while model.sent.count("extend") == 1:
+        other = play(model, other, 1)
+    model.pass_time(growths.LEASE)
+    play(model, first, 2000)
+    assert model.wrongs == []
+    assert rest(model)[:3] == (TARGET, 3, "available")
+    assert model.sent.count("extend") == 2
+
+
+def test_a_volume_whose_command_cannot_be_sent_stays_where_it_was(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_view: View, _growth: Growth, _progress: Progress) -> None:
+        raise OSError("no bus")
+
+    monkeypatch.setattr(View, "migrate", fail)
+    model = Model(clock)
+    play(model, scheduler(model), 10)
+    assert rest(model) == WHERE_IT_WAS
+
+
+def test_an_extension_that_could_not_be_sent_is_sent_again(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = itertools.count()
+    extend = View.extend
+
+    def fail(view: View, growth: Growth, progress: Progress) -> None:
+        if next(failures) < 3:
+            raise OSError("no bus")
+        extend(view, growth, progress)
+
+    monkeypatch.setattr(View, "extend", fail)
+    model = Model(clock)
+    play(model, scheduler(model), 20)
+    assert rest(model)[:3] == (TARGET, 3, "available")
+
+
+def test_a_move_that_may_not_have_been_sent_is_not_undone_at_once(clock: Clock) -> None:
+    """The scheduler that recorded it may have been frozen for a moment between its last look and the command."""
+    model = Model(clock)
+    machine = scheduler(model)
+    while "migrate" not in model.sent:
+        machine = play(model, machine, 1, works=False)
+    model.commands.clear()
+    other = scheduler(model)
+    while not model.answered:
+        other = play(model, other, 1)
+    answered_at = clock.now
+    while model.record_ is not None and model.record_.step is Step.MOVING:
+        other = play(model, other, 1)
+    assert clock.now - answered_at >= growths.LEASE
+    play(model, other)
+    assert rest(model) == WHERE_IT_WAS
 
 
 def test_an_extension_that_fails_is_as_cinder_leaves_it(clock: Clock) -> None:

@@ -12,6 +12,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.extensions.cinder.ledger import growths, observed_claims
 from tonnage.extensions.cinder.ledger.growths import GROW, Growth, Step
 from tonnage.extensions.cinder.ledger.observed_claims import SeenEnd
+from tonnage.extensions.cinder.ledger.tables import CinderGrowth
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.models import claim_verbs
@@ -46,8 +47,21 @@ class Request:
     def book(self) -> bool:
         return self.database.run(growths.book, self.growth, self.growing, self.moving, self.key, FIRST)
 
-    def record(self, step: Step, owner: str = FIRST, reason: str = "") -> bool:
-        return self.database.run(growths.record, self.growth, owner, step, reason)
+    def record(self, step: Step, owner: str = FIRST, reason: str = "", growth: Growth | None = None) -> Growth | None:
+        return self.database.run(growths.record, growth or self.stored(), owner, step, reason)
+
+    def renew(self, growth: Growth, owner: str = FIRST) -> bool:
+        return self.database.run(growths.renew, growth, owner)
+
+    def end(self, growth: Growth, owner: str = FIRST) -> bool:
+        return self.database.run(growths.end, growth, owner)
+
+    def stored(self) -> Growth:
+        """Return the growth as it was booked, with the time of its record."""
+        with self.database.reading() as session:
+            row = session.get(CinderGrowth, self.growth.id)
+        assert row is not None
+        return replace(self.growth, changed_at=row.changed_at)
 
     def of(self, owner: str, lease: float = 60.0) -> list[Growth]:
         return self.database.run(growths.take_over, owner, lease)
@@ -77,7 +91,8 @@ def test_a_volume_moves_if_its_own_pool_is_too_small(ledger: Ledger) -> None:
     assert claims(ledger) == [(GROW, OTHER, 5, False)]
     assert (ledger.counters(POOL), ledger.counters(OTHER)) == ((8, 8), (5, 5))
     [growth] = request.of(FIRST)
-    assert replace(growth, age=0.0) == request.growth
+    assert growth.changed_at is not None
+    assert replace(growth, age=0.0, changed_at=None) == request.growth
     assert request.exists()
 
 
@@ -139,11 +154,53 @@ def test_another_scheduler_takes_over_what_its_owner_has_left(ledger: Ledger) ->
 def test_a_step_is_recorded_once_and_by_the_owner(ledger: Ledger) -> None:
     request = Request(ledger)
     request.book()
+    claimed = request.stored()
     assert not request.record(Step.UNDOING, SECOND)
-    assert request.record(Step.UNDOING, reason="r")
-    assert not request.record(Step.UNDOING)
+    recorded = request.record(Step.UNDOING, reason="r")
+    assert not request.record(Step.UNDOING, growth=claimed)
     [growth] = request.of(FIRST)
     assert (growth.step, growth.reason) == (Step.UNDOING, "r")
+    assert replace(growth, age=0.0) == recorded
+
+
+def test_an_owner_that_was_frozen_learns_that_a_growth_is_not_its_own(ledger: Ledger) -> None:
+    request = Request(ledger)
+    request.book()
+    growth = request.stored()
+    assert request.renew(growth)
+    assert not request.renew(growth, SECOND)
+    [taken] = request.of(SECOND, lease=-1.0)
+    assert not request.renew(growth)
+    assert not request.end(growth)
+    assert request.renew(taken, SECOND)
+    assert request.exists()
+
+
+def test_an_owner_that_was_frozen_learns_that_its_step_was_taken_again(ledger: Ledger) -> None:
+    """Another scheduler has recorded the same step, and died."""
+    request = Request(ledger)
+    request.book()
+    earlier = request.record(Step.EXTENDING)
+    assert earlier is not None
+    [taken] = request.of(SECOND, lease=-1.0)
+    later = request.record(Step.EXTENDING, SECOND, growth=taken)
+    assert later is not None
+    [back] = request.of(FIRST, lease=-1.0)
+    assert back.changed_at == later.changed_at != earlier.changed_at
+    assert not request.renew(earlier)
+    assert not request.record(Step.UNDOING, growth=earlier)
+    assert request.renew(back)
+
+
+def test_a_renewed_growth_is_not_taken_over(ledger: Ledger) -> None:
+    request = Request(ledger)
+    request.book()
+    with ledger.database.reading() as session:
+        [booked] = session.scalars(sa.select(CinderGrowth.renewed_at))
+    assert request.renew(request.stored())
+    with ledger.database.reading() as session:
+        [renewed] = session.scalars(sa.select(CinderGrowth.renewed_at))
+    assert renewed > booked
 
 
 def test_a_move_begins_with_a_claim_that_is_sent(ledger: Ledger) -> None:
@@ -161,8 +218,9 @@ def test_a_move_begins_with_a_claim_that_is_sent(ledger: Ledger) -> None:
 def test_after_its_end_the_claim_is_that_of_a_migration(ledger: Ledger) -> None:
     request = Request(ledger)
     request.book()
-    request.record(Step.MOVING)
-    ledger.database.run(growths.end, request.growth)
+    recorded = request.record(Step.MOVING)
+    assert recorded is not None
+    assert request.end(recorded)
     assert claims(ledger) == [(claim_verbs.MIGRATE, OTHER, 5, True)]
     assert [str(finding) for finding in consistency_check.check(ledger.database).drift] == []
     assert not request.exists()
