@@ -60,8 +60,8 @@ class Model:
     """Ledger, Cinder and storage, with one volume.
 
     ``kill_at`` is the number of the moment at which a scheduler dies, ``error_at`` that at which it meets an error, and
-    ``freeze_at`` that at which it is frozen for ``freeze`` seconds, while another one runs. ``fails`` lets the copy fail.
-    ``wrongs`` has what must never happen.
+    ``freeze_at`` that at which it is frozen for ``freeze`` seconds, while another one runs. ``fails`` lets the copy
+    fail. ``wrongs`` has what must never happen.
     """
 
     clock: Clock
