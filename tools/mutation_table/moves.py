@@ -125,6 +125,13 @@ MUTATIONS = (
         (guards.PLAN_EXECUTOR,),
     ),
     Mutation(
+        "No other plan uses the pools that a goal takes volumes out of.",
+        "extensions/moves/planning/plan.py",
+        "{*self.sources, *(pool for move",
+        "{*(pool for move",
+        (guards.PLAN_EXECUTOR,),
+    ),
+    Mutation(
         "Copies that begin together count for one another.",
         "extensions/moves/execution/plan_executor.py",
         "                model.copy(volume, placement)\n",

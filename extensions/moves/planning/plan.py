@@ -71,7 +71,8 @@ class MovePlan:
     """A plan for a goal. ``goal`` names it in words; ``outcome`` tells in words whether the moves reach it.
 
     ``pools`` are the pools that the moves change, by their names. ``seconds`` is an estimate of the time that the moves
-    take, None without one.
+    take, None without one. ``sources`` are the pools that the goal takes volumes out of, also those without a move;
+    a plan that is read from its record has none.
     """
 
     goal: str
@@ -81,6 +82,12 @@ class MovePlan:
     staying: tuple[StayingVolume, ...]
     pools: tuple[PoolChange, ...] = ()
     seconds: float | None = None
+    sources: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def used_pools(self) -> set[str]:
+        """The pools that no other plan may use beside this one."""
+        return {*self.sources, *(pool for move in self.moves for pool in (move.source, move.target))}
 
     @property
     def moved_gb(self) -> int:

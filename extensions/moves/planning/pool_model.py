@@ -309,6 +309,7 @@ class PoolModel:
         order = sorted(staying, key=lambda volume: (volume.pool, -volume.size_gb, volume.volume_id))
         names = sorted({pool for move in planned for pool in (move.source, move.target)})
         changes = (PoolChange(pool=name, before=self._before[name], after=self.level(name)) for name in names)
+        sources = {*self.sources, *(volume.pool for volume in order)} - self._held.keys()
         return MovePlan(
             goal=goal,
             is_reached=is_reached,
@@ -316,6 +317,7 @@ class PoolModel:
             moves=tuple(planned),
             staying=tuple(order),
             pools=tuple(changes),
+            sources=tuple(sorted(sources)),
         )
 
     def request_of(self, volume: PlacedVolume) -> Request:

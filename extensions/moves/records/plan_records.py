@@ -75,21 +75,21 @@ def insert(session: orm.Session, new_plan: NewPlan, plan: MovePlan) -> bool:
         )
     )
     session.flush()
-    hold(session, new_plan.id, plan.moves)
+    hold(session, new_plan.id, plan.used_pools)
     _insert_steps(session, new_plan.id, 1, 0, plan.moves)
     plan_details.record(session, new_plan.id, plan)
     return True
 
 
-def hold(session: orm.Session, plan_id: str, moves: Collection[PlannedMove]) -> None:
-    """Let no other plan use the pools of moves until this one has ended.
+def hold(session: orm.Session, plan_id: str, pools: Collection[str]) -> None:
+    """Let no other plan use pools until this one has ended.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` if another unfinished plan uses one of them.
     """
     connection = session.connection()
     insert_pool = _HOLD[connection.dialect.name]
     # Sorted, so that two transactions do not wait for each other.
-    for pool in sorted({pool for move in moves for pool in (move.source, move.target)}):
+    for pool in sorted(pools):
         if connection.execute(insert_pool, {"pool": pool, "plan_id": plan_id}).rowcount:
             continue
         holder = session.execute(
@@ -345,7 +345,7 @@ def add_generation(
     plan = _lock(session, plan_id)
     if plan.state != tables.RUNNING or plan.generation != generation:
         return False
-    hold(session, plan_id, new_plan.moves)
+    hold(session, plan_id, new_plan.used_pools)
     row = MoveStepRow
     has_moved = sa.exists().where(row.plan_id == plan_id, row.generation == generation, row.state == tables.MOVED)
     has_progress = bool(session.scalar(sa.select(has_moved)))

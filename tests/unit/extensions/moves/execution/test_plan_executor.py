@@ -505,6 +505,36 @@ def test_a_plan_that_is_made_anew_leaves_a_pool_alone_that_another_plan_takes_me
     assert A not in plans.places().values()
 
 
+def test_no_other_plan_moves_volumes_into_a_pool_that_a_plan_empties() -> None:
+    """The pool q has a volume that is in use, so no move of the first plan uses it."""
+    p, q = "a@x#p", "a@x#q"
+    plans = world({}, {p: 50, q: 62, B: 35, D: 60})
+    for backends, sizes in (([p], [20, 10]), ([D], [30])):
+        for name in (p, B, D):
+            plans._open(name, name in backends)
+        for size in sizes:
+            plans.place(plans.schedulers[0], plans.create_message(size))
+            plans.report_everything()
+    for name in (p, B, D):
+        plans._open(name, True)
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE volumes SET status = 'in-use' WHERE size_gb = 20"))
+    assert sorted(plans.places().values()) == [p, q, D]
+    assert [(move.source, move.target) for move in plans.apply("empty", target="a@x").moves] == [(p, B)]
+    assert plans.rows("SELECT pool FROM move_plan_pools ORDER BY pool") == [(p,), (q,), (B,)]
+    with pytest.raises(errors.Conflict, match=f"pool {q} is used by plan {PLAN}"):
+        plans.apply("empty", OTHER, target=D)
+    executor = plans.executor(plans.schedulers[0])
+    executor.work()
+    plans.report_everything()
+    executor.work()
+    with plans.engine.begin() as connection:
+        connection.execute(sa.text(f"DELETE FROM move_plan_pools WHERE pool = '{q}'"))
+    assert plans.carry_on(2) == "running"
+    assert plans.rows("SELECT generation FROM move_plans") != [(1,)]
+    assert (q,) in plans.rows("SELECT pool FROM move_plan_pools"), "held by the plan that was made anew"
+
+
 def test_the_same_request_to_start_a_plan_has_no_second_effect() -> None:
     plans = world({A: [10]}, {A: 100, B: 100})
     plans.apply("empty", target=A)
