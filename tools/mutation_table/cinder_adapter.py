@@ -170,8 +170,15 @@ MUTATIONS = (
         "A move is recorded before its command is sent",
         "extensions/cinder/growth/growth_steps.py",
         "        recorded = self._ledger.record(growth, step)\n",
-        "        recorded = self._ledger.record(growth, step) or growth\n",
+        "        recorded = growth\n",
         (guards.GROWING,),
+    ),
+    Mutation(
+        "An encrypted volume grows only on storage of its own sort",
+        "extensions/cinder/growth/storage_protocol.py",
+        "    return is_encrypted and not _names(protocol) & _names(other_protocol)\n",
+        "    return is_encrypted and not _names(protocol)\n",
+        ("tests/unit/extensions/cinder/growth/test_storage_protocol.py",),
     ),
     Mutation(
         "A command that waits in its queue is not lost",

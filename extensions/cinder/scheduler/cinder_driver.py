@@ -19,7 +19,7 @@ from oslo_db import exception as db_exception
 from tonnage.capacity import errors, type_specs
 from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
-from tonnage.extensions.cinder.growth import growth_commands
+from tonnage.extensions.cinder.growth import growth_commands, storage_protocol
 from tonnage.extensions.cinder.ledger import growths, observed_claims
 from tonnage.extensions.cinder.ledger.growths import Growth
 from tonnage.extensions.cinder.pools import capacity_rejection
@@ -354,20 +354,30 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             return replace(refusal, request=f"{refusal.request}, which cannot move to grow: {obstacle}")
         spec = {**dict(request_spec), "volume_properties": volume.obj_clone(), "operation": "migrate_volume"}
         spec["volume_properties"].size = new_size
+        is_encrypted, protocol = bool(volume.encryption_key_id), own.storage_protocol
+        others: list[Any] = []
         for is_last in self._rounds():
             properties: dict[str, Any] = {}
             with self.host_manager.confined_to(None):
                 candidates = self._get_weighted_candidates(context, spec, properties)
-            candidates = [candidate for candidate in candidates or () if candidate.obj.backend_id != own.backend_id]
-            if not candidates and is_last():
+            others = [candidate for candidate in candidates or () if candidate.obj.backend_id != own.backend_id]
+            suitable = [
+                candidate
+                for candidate in others
+                if not storage_protocol.unsuitable(protocol, candidate.obj.storage_protocol, is_encrypted=is_encrypted)
+            ]
+            if not suitable and is_last():
                 break
-            for candidate in candidates:
+            for candidate in suitable:
                 try:
                     if self._book_growth(context, extension, own, candidate.obj, properties):
                         raise MovesToGrow(volume.id)
                     return own
                 except bookings.PoolsChanged as changed:
                     self.ledger.pools.refresh(changed.pool_ids)
+        if is_encrypted and others:
+            obstacle = storage_protocol.obstacle(protocol)
+            return replace(refusal, request=f"{refusal.request}, which cannot move to grow: {obstacle}")
         moving = self.host_manager.decision.refusal(_request_text(spec))
         return replace(moving, outgrown=own.backend_id)
 
