@@ -121,9 +121,16 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     number = argument_types.count(_LARGEST)
     parser.add_argument("--per-backend", type=number, metavar="N", help="most moves at a time of a backend")
     parser.add_argument("--moves", type=number, metavar="N", help="most moves at a time")
-    parser.add_argument("--in-flight", type=number, metavar="GIB", help="most GiB that are copied at a time")
+    parser.add_argument(
+        "--in-flight", type=_in_flight, metavar="GIB", help="most GiB that are copied at a time; 0: any"
+    )
     parser.add_argument("--hours", type=_hours, metavar="22-06", help="hours of the day in which moves begin")
     parser.add_argument("--failures", type=number, metavar="N", help="give the plan up when N moves have failed")
+
+
+def _in_flight(text: str) -> int:
+    """Parse the GiB that are copied at a time."""
+    return 0 if text == "0" else argument_types.count(_LARGEST)(text)
 
 
 def _hours(text: str) -> str:

@@ -67,14 +67,16 @@ class Plans(_Resource):
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Return a plan of moves that reaches a goal, or comes near to it. Nothing is moved.
 
-        Since 3.73 the plan is carried out if ``apply`` is true, with the status 202, unless it has no moves. It takes
-        the microversion 3.72.
+        Since 3.73 the plan is carried out if ``apply`` is true, with the status 202, unless it has no moves. ``limits``
+        need that. It takes the microversion 3.72.
         """
         microversions.require(req, microversions.OWN_KEYS)
         self._context.policy.require(req.context.identity, PLAN_MOVES_RULE)
         body = self._context.bodies.read(req, plan_bodies.CreatePlan).move_plan
         if (body.apply, body.limits) != (UNSET, UNSET) and not req.at_least(microversions.APPLIED_PLANS):
             raise errors.InvalidInput("apply and limits take the microversion 3.73")
+        if body.limits is not UNSET and body.apply is not True:
+            raise errors.InvalidInput("limits are those of a plan that is carried out: set apply to true, or omit them")
         query = PlanQuery(goal=body.goal, arguments=body.arguments)
         if body.apply is not True:
             plan = self._context.scheduler.call(PLAN_MOVES, query)

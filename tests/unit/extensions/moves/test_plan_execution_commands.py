@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage plan apply``, ``list``, ``show``, ``pause``, ``resume`` and ``stop``."""
 
+import argparse
 import json
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from tests.unit.cli.conftest import RestApi
 from tests.unit.extensions.moves.test_plan_commands import run
 from tests.unit.extensions.moves.test_plan_resources import CLOSED
 from tonnage.capacity import errors
-from tonnage.extensions.moves import plan_bodies
+from tonnage.extensions.moves import plan_bodies, plan_execution_commands
 from tonnage.extensions.moves.records import plan_records, tables
 
 
@@ -59,6 +60,17 @@ def test_a_plan_that_is_waited_for_has_moved_its_volumes(
     output = capsys.readouterr().out
     assert "Pools before and after" in output
     assert "promised before GiB" in output
+
+
+def test_a_limit_of_the_options_is_taken_off_for_one_plan() -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    plan_execution_commands.add_limits(parser)
+    for text, size_gb in (("0", 0), ("50", 50)):
+        arguments = parser.parse_args(["--in-flight", text])
+        assert plan_execution_commands.read_limits(arguments) == {"in_flight_gb": size_gb}
+    for text in ("-1", "all", str(2**31)):
+        with pytest.raises(argparse.ArgumentError):
+            parser.parse_args([f"--in-flight={text}"])
 
 
 def test_who_waits_for_a_plan_fetches_none_of_its_steps(

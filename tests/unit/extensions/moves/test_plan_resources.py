@@ -125,6 +125,13 @@ def test_a_plan_is_carried_out_and_stays_as_the_record(client: Client, volume: s
     assert "steps" not in listed["move_plans"][0]
 
 
+@pytest.mark.parametrize("more", [{}, {"apply": False}])
+def test_limits_of_a_plan_that_is_not_carried_out_are_refused(client: Client, more: dict[str, Any]) -> None:
+    goal = {"goal": "empty", "arguments": {"target": f"{BACKEND}#thin"}, "limits": {"moves": 1}}
+    answer = client.at("POST", "/v3/move-plans", APPLIED_PLANS, json={"move_plan": {**goal, **more}})
+    assert (answer.status_code, "set apply to true, or omit them" in answer.text) == (400, True)
+
+
 def test_a_plan_is_paused_resumed_and_stopped(client: Client, volume: str) -> None:
     plan_id = apply(client, hours=CLOSED).json["move_plan"]["id"]
     for action, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
