@@ -121,11 +121,13 @@ class Lister(_Output, lister.Lister):
     """A command that lists rows.
 
     ``empty`` is printed instead of a table without rows. With ``has_json`` it has the option ``--json``, which prints
-    the columns on one line.
+    the columns on one line, and with ``has_long`` the option ``--long``, for the columns that are left out of a table
+    otherwise.
     """
 
     empty = ""
     has_json: ClassVar[bool] = False
+    has_long: ClassVar[bool] = False
 
     @abc.abstractmethod
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Iterable[Any]]:
@@ -136,8 +138,10 @@ class Lister(_Output, lister.Lister):
         return ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser, with ``--json`` if the command has it."""
+        """Return the parser, with ``--json`` and ``--long`` if the command has them."""
         parser = super().get_parser(prog_name)
+        if self.has_long:
+            parser.add_argument("--long", action="store_true", help="show more columns in a table")
         if self.has_json:
             parser.add_argument("--json", action="store_true", help=JSON)
         return parser
@@ -149,7 +153,8 @@ class Lister(_Output, lister.Lister):
         order = self.chosen(parsed_args.sort_columns, columns)
         rows = table_columns.sort(list(iterable), order, descending=parsed_args.sort_direction == "desc")
         if parsed_args.formatter == "table" and not _is_json(parsed_args):
-            columns = chosen or table_columns.headed(columns)
+            is_long = not self.has_long or parsed_args.long
+            columns = chosen or table_columns.headed(columns, is_long=is_long)
             return [column.label for column in columns], [tables.cells(columns, row) for row in rows]
         columns = chosen or columns
         shown = _SHOWN.get(parsed_args.formatter, table_columns.plain)

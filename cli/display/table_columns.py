@@ -27,7 +27,7 @@ class Column:
 
     A table has the column if it has a ``heading``; there it shows ``text``, which is the value if it is None, in lines
     of at most ``width`` characters. A terminal shows it in red where ``is_bad``. A column with the key ``""`` is for
-    tables alone.
+    tables alone, and one that ``is_long`` is left out of lists unless they are long.
     """
 
     key: str
@@ -36,6 +36,7 @@ class Column:
     text: Callable[[Any], str] | None = None
     width: int | None = None
     is_bad: Callable[[Any], bool] | None = None
+    is_long: bool = False
 
     @property
     def is_amount(self) -> bool:
@@ -98,9 +99,9 @@ def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None =
     return Column(f"{key}_bytes", value, None if heading is None else f"{heading} GiB", text)
 
 
-def headed(columns: Sequence[Column]) -> list[Column]:
+def headed(columns: Sequence[Column], *, is_long: bool = True) -> list[Column]:
     """Return the columns that a table has if none are chosen."""
-    return [column for column in columns if column.heading is not None]
+    return [column for column in columns if column.heading is not None and (is_long or not column.is_long)]
 
 
 def sort(rows: list[Any], columns: Sequence[Column], *, descending: bool) -> list[Any]:

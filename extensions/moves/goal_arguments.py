@@ -104,6 +104,15 @@ def read(
     return {"goal": goal, "arguments": arguments}
 
 
+def words(parsed_args: argparse.Namespace) -> list[str]:
+    """Return the goal and its arguments as the words of a command line."""
+    prefix = len(_PREFIX)
+    named = {name: texts for name, texts in vars(parsed_args).items() if name.startswith(_PREFIX) and texts}
+    options = [word for name, texts in named.items() for text in texts for word in (f"--{name[prefix:]}", text)]
+    keep = ["--keep-forecast"] if parsed_args.keep_forecast else []
+    return [parsed_args.goal, *parsed_args.subjects, *options, *keep]
+
+
 def with_full_names(api: "ApiClient", goal: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a goal with the full names of pools of which the command line has short ones.
 

@@ -2,10 +2,13 @@
 """``tonnage plan``: plans of moves, which move nothing."""
 
 import argparse
+import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tonnage.cli import output
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.rest import connection_arguments
@@ -80,13 +83,17 @@ class Plan(base_commands.Lister):
 
     The goals are: empty POOL or empty BACKEND, which moves all volumes away; relieve POOL --below PERCENT; balance
     [POOL ...], so that no pool promises far more than their mean; and fit SIZE, which makes room for a request that
-    would be refused now. Nothing is moved; "plan apply" does that. Volumes that stay are listed with the reason.
+    would be refused now. Nothing is moved; "plan apply" does that. Volumes that stay are listed with the reason. With
+    --json the whole plan is printed, as the REST API has it. In another format for programs the outcome of a plan
+    without moves is a line on standard error.
     """
 
     group = "ask"
     exit_statuses = f"Exit status: 0 if the plan reaches the goal, {FOUND} if not, 1 after an error, 2 for wrong usage."
     options: ClassVar[Sequence[str]] = ("tonnage.rpc.options", "tonnage.api.options")
     columns = COLUMNS
+    has_json = True
+    _plan: Mapping[str, Any]
 
     def __init__(self, *arguments: Any, **named_arguments: Any) -> None:
         super().__init__(*arguments, **named_arguments)
@@ -99,18 +106,35 @@ class Plan(base_commands.Lister):
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns, the moves in their order, and the volumes that stay."""
-        plan = self.make(parsed_args)
+        self._plan = plan = self.make(parsed_args)
         self.status = 0 if plan["is_reached"] else FOUND
         count = len(plan["moves"])
         moves = f"{count} move{'' if count == 1 else 's'} of {plan['moved_gb']} GiB"
         time = f" in about {duration(seconds)}" if (seconds := plan.get("seconds")) is not None else ""
         self.empty = self._footer = f"To {plan['goal']}: {moves}{time}; {plan['outcome']}."
+        if count:
+            self._footer += f"\nTo carry it out: {shlex.join(self.order(parsed_args))}"
         return COLUMNS, [*plan["moves"], *plan["staying"]]
 
     def make(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
         """Return the plan as the REST API shows it."""
         goal = goal_arguments.read(self._parser, parsed_args, self.subcommands)
         return make(client(self, parsed_args), goal)
+
+    def order(self, parsed_args: argparse.Namespace) -> list[str]:
+        """Return the words of the command that carries the plan out."""
+        connection = [] if parsed_args.url is None else ["--url", parsed_args.url]
+        cloud = [] if parsed_args.os_cloud is None else ["--os-cloud", parsed_args.os_cloud]
+        return ["tonnage", "plan", "apply", *goal_arguments.words(parsed_args), *connection, *cloud]
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
+        """Print the moves, or the whole plan, and the outcome of a plan without moves."""
+        if parsed_args.json:
+            print(json.dumps({"move_plan": self._plan}, default=str), file=self.app.stdout)
+            return 0
+        if parsed_args.formatter != "table" and not self._plan["moves"]:
+            output.print_error(self._footer)
+        return super().produce_output(parsed_args, column_names, data)
 
     def footer(self) -> str:
         """Return the goal, the sums and the outcome in words."""

@@ -2,10 +2,14 @@
 """``tonnage plan apply``, ``list``, ``show``, ``pause``, ``resume`` and ``stop``: plans that are carried out."""
 
 import argparse
+import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tonnage.capacity import errors
+from tonnage.cli import output
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, Part, capacity
 from tonnage.cli.rest import connection_arguments
@@ -21,6 +25,12 @@ _OPTIONS = ("tonnage.rpc.options", "tonnage.api.options")
 
 #: States of plans that have not ended, and the state of those that have reached their goals.
 UNFINISHED, FINISHED = ("running", "paused"), "finished"
+_WITHOUT_GOAL = ("stopped", "failed")
+
+_POOLS_TITLE = "Pools before and after, as planned"
+
+#: The command that lists the plans.
+_LIST = "tonnage plan list"
 
 #: Seconds between two looks of ``--wait`` at a plan.
 _PAUSE_SECONDS = 0.5
@@ -40,27 +50,39 @@ _LIMITS = {
 
 _PLAN_COLUMNS: Sequence[Column] = (
     Column("id", lambda row: row["id"], "id"),
-    Column("goal", lambda row: row["goal"], "goal", width=40),
+    Column("goal", lambda row: row["goal"], "goal", width=15),
     Column("state", lambda row: row["state"], "state", is_bad=lambda row: row["state"] == "failed"),
     Column("moved", lambda row: row["moved"], "moved", lambda row: f"{row['moved']} of {row['moves']}"),
     Column("moves", lambda row: row["moves"]),
-    capacity("moved", lambda row: row["moved_gb"], "moved"),
-    capacity("size", lambda row: row["size_gb"], "of"),
-    Column("moving", lambda row: row["moving"], "moving"),
-    Column("failed", lambda row: row["failed"], "failed"),
+    replace(capacity("moved", lambda row: row["moved_gb"], "moved"), is_long=True),
+    replace(capacity("size", lambda row: row["size_gb"], "of"), is_long=True),
+    Column("moving", lambda row: row["moving"], "moving", is_long=True),
+    Column("failed", lambda row: row["failed"], "failed", is_long=True),
     Column(
         "seconds_left",
         lambda row: row["seconds_left"],
         "time left",
         lambda row: plan_commands.duration(row["seconds_left"]),
+        is_long=True,
     ),
-    Column("message", lambda row: row["message"], "message", width=60),
-    Column("outcome", lambda row: row["outcome"]),
+    Column("message", lambda row: row["message"], "message", width=60, is_long=True),
+    Column("outcome", lambda row: row["outcome"], text=lambda row: _outcome(row)),
     Column("user", lambda row: row["user_id"]),
     Column("mover", lambda row: row["mover"]),
     Column("created_at", lambda row: row["created_at"]),
     Column("ended_at", lambda row: row["ended_at"]),
 )
+
+
+def _limits(plan: Mapping[str, Any]) -> str:
+    """Return the limits of a plan in words."""
+    limits = plan["limits"]
+    backend, moves = limits.get("moves_per_backend"), limits.get("moves")
+    in_flight = f"{limits['in_flight_gb']} GiB" if limits.get("in_flight_gb") else "any GiB"
+    hours = f"in the hours {limits['hours']}" if limits.get("hours") else "at all hours"
+    failures = f"until {limits.get('failures')} moves have failed"
+    return f"at a time {moves} moves, {backend} of a backend, and {in_flight}; {hours}; {failures}"
+
 
 _STEP_COLUMNS: Sequence[Column] = (
     Column("number", lambda row: row["number"], "no."),
@@ -114,6 +136,19 @@ APPLIED_COLUMNS: Sequence[Column] = (
     Column("state", lambda row: row.get("state"), "state"),
     Column("message", lambda row: row.get("message"), "message"),
 )
+
+
+def _outcome(plan: Mapping[str, Any]) -> str:
+    """Return the outcome of a plan in words; what one has not reached is said to be planned."""
+    outcome = plan["outcome"] or ""
+    return f"planned: {outcome}" if outcome and plan["state"] in _WITHOUT_GOAL else outcome
+
+
+def _none_stays(plan: Mapping[str, Any]) -> str:
+    """Return the words for no volume that stays, by what the plan has reached."""
+    if plan.get("state") in _WITHOUT_GOAL:
+        return "The plan named none."
+    return "No volume stays." if plan["is_reached"] else "The plan names none."
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -180,12 +215,18 @@ class PlanApply(base_commands.ShowOne):
         if plan["id"] is None:
             plan["id"] = id_of_no_plan(parsed_args)
         elif parsed_args.wait:
-            applied = _ended(client, plan["id"])
+            amount = f"{len(plan['moves'])} move{'' if len(plan['moves']) == 1 else 's'} of {plan['moved_gb']} GiB"
+            output.print_error(f"Plan {plan['id']}: {amount}; {plan['outcome']}")
+            try:
+                applied = _ended(client, plan["id"])
+            except KeyboardInterrupt:
+                output.print_error(f"Plan {plan['id']} goes on: 'tonnage plan stop {plan['id']}' ends it")
+                raise
             plan |= {"state": applied["state"], "message": applied["message"]}
             self.status = 0 if applied["state"] == FINISHED else FOUND
         return plan, [
             Part("plan", "Moves", plan_commands.COLUMNS, plan["moves"], "Nothing is to be moved."),
-            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
+            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], _none_stays(plan)),
         ]
 
 
@@ -195,11 +236,15 @@ def id_of_no_plan(parsed_args: argparse.Namespace) -> str | None:
 
 
 def _ended(client: "ApiClient", plan_id: str) -> Mapping[str, Any]:
-    """Return a plan when it has ended."""
+    """Return a plan when it has ended. Until then print why it waits, on standard error."""
+    shown = None
     while True:
         plan: Mapping[str, Any] = client.get(f"/move-plans/{plan_id}", "move_plan", steps="0")
         if plan["state"] not in UNFINISHED:
             return plan
+        if plan["message"] and plan["message"] != shown:
+            shown = plan["message"]
+            output.print_error(f"Plan {plan_id}: {shown}")
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -209,6 +254,7 @@ class PlanList(base_commands.Lister):
     group = "ask"
     options: ClassVar[Sequence[str]] = _OPTIONS
     columns = _PLAN_COLUMNS
+    has_long = True
     empty = "No plan was carried out."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -244,7 +290,8 @@ class PlanShow(base_commands.ShowOne):
 
     group = "ask"
     options: ClassVar[Sequence[str]] = _OPTIONS
-    columns = _PLAN_COLUMNS
+    columns = (*_PLAN_COLUMNS, Column("limits", lambda row: row["limits"], text=_limits))
+    list_command: ClassVar[str] = _LIST
     exit_statuses = f"Exit status: 0 unless the plan has ended without its goal, {FOUND} if it has, 1 after an error."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -265,12 +312,19 @@ class PlanShow(base_commands.ShowOne):
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[Any, Sequence[Part]]:
         """Return the plan, and its steps, the volumes that stay and its pools as parts."""
-        plan = self.plan(parsed_args)
+        with _naming(self.list_command):
+            plan = self.plan(parsed_args)
         self.status = 0 if plan["state"] in (*UNFINISHED, FINISHED) else FOUND
         return plan, [
             Part("steps", "Moves", _STEP_COLUMNS, plan["steps"], "It has no moves."),
-            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], "No volume stays."),
-            Part("pools", "Pools before and after", _POOL_COLUMNS, plan["pools"], "No levels of pools are recorded."),
+            Part("staying", "Volumes that stay", _STAYING_COLUMNS, plan["staying"], _none_stays(plan)),
+            Part(
+                "pools",
+                "Pools before and after, as planned",
+                _POOL_COLUMNS,
+                plan["pools"],
+                "No levels of pools are recorded.",
+            ),
         ]
 
 
@@ -280,6 +334,7 @@ class PlanAction(base_commands.Command):
     group = "change"
     options: ClassVar[Sequence[str]] = _OPTIONS
     exit_statuses = "Exit status: 0 if it is done, 1 after an error."
+    list_command: ClassVar[str] = _LIST
     action: str
     done: str
 
@@ -300,7 +355,8 @@ class PlanAction(base_commands.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Do the action."""
-        self.act(parsed_args)
+        with _naming(self.list_command):
+            self.act(parsed_args)
         print(f"Plan {parsed_args.plan} {self.done}")
         return 0
 
@@ -321,6 +377,15 @@ class PlanStop(PlanAction):
     """End a plan once its moves under way have ended."""
 
     action, done = "stop", "is stopped"
+
+
+@contextlib.contextmanager
+def _naming(list_command: str) -> Iterator[None]:
+    """Let the error about a plan that is not there name the command that lists the plans."""
+    try:
+        yield
+    except errors.NotFound as error:
+        raise errors.NotFound(f"{error.message}; '{list_command}' lists the plans with their whole ids") from None
 
 
 def _path(plan_id: str) -> str:

@@ -24,6 +24,7 @@ class _Records(base_commands.Command):
     """A command on the records of plans, in the database of its configuration."""
 
     options: ClassVar[Sequence[str]] = base_commands.LEDGER
+    list_command: ClassVar[str] = "tonnage cinder plan list"
 
     def add_connection(self, parser: argparse.ArgumentParser) -> None:
         """Add no argument: the database is that of the configuration."""

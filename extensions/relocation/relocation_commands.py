@@ -91,7 +91,6 @@ class CloudPlan(plan_commands.Plan):
     """
 
     options = OPTIONS
-    has_json = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
@@ -105,6 +104,14 @@ class CloudPlan(plan_commands.Plan):
         point: Any = None
         own = Extension(_COMMANDS, point, _Commands, _Commands())
         return ExtensionManager.make_test_instance([*formatters, own], formatters.namespace)
+
+    def order(self, parsed_args: argparse.Namespace) -> list[str]:
+        """Return the words of the command that carries the plan out."""
+        words = ["tonnage", "cinder", "plan", "apply", *goal_arguments.words(parsed_args)]
+        words += ["--attached"] if parsed_args.attached else []
+        words += [word for old, new in parsed_args.retype for word in ("--retype", f"{old}={new}")]
+        words += [] if parsed_args.lock else ["--no-lock"]
+        return words + ([] if parsed_args.os_cloud is None else ["--os-cloud", parsed_args.os_cloud])
 
     def make(self, parsed_args: argparse.Namespace) -> Mapping[str, Any]:
         """Return the plan as the REST API would show it."""

@@ -294,10 +294,12 @@ class PlanExecutor:
     def _is_within_hours(self, plan: MovePlanRow) -> bool:
         """Return whether it is one of the hours of a plan, and record that it waits for them, or no longer does so."""
         hours = plan_records.limits_of(plan).hours
-        is_open, waits = Hours.parse(hours).is_open(self._clocks.local()), f"waits for the hours {hours}"
+        now, waits = self._clocks.local(), f"waits for the hours {hours}:"
+        is_open = Hours.parse(hours).is_open(now)
         waits_for_move = (plan.message or "").startswith(_WAITS_FOR_MOVE)
-        if (plan.message == waits) == is_open and not waits_for_move:
-            self._database.run(plan_records.tell, plan.id, None if is_open else waits)
+        if (plan.message or "").startswith(waits) == is_open and not waits_for_move:
+            message = None if is_open else f"{waits} it was {now.astimezone():%H:%M %Z} at the first look"
+            self._database.run(plan_records.tell, plan.id, message)
         return is_open
 
     def _with_room(

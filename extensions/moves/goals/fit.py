@@ -52,5 +52,5 @@ class Fit(Goal):
             placed.append(decision.pool)
         names = ", ".join(dict.fromkeys(placed))
         count = len(model)
-        moves = f"after {count} move{'' if count == 1 else 's'}" if count else "without a move"
+        moves = f"after {count} move{'' if count == 1 else 's'}" if count else "now"
         return model.plan(text, f"{self._count} fit {moves}, in {names}", is_reached=True)

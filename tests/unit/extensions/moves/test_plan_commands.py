@@ -3,6 +3,7 @@
 
 import json
 import re
+import shlex
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_moves_are_rows_with_stable_keys(rest_api: RestApi, capsys: pytest.Captu
     [
         (f"plan relieve {BACKEND}#thick --below 80", "0.4 % are used"),
         (f"plan balance {BACKEND}#thick {BACKEND}#thin --points 5 --zone nova", "no pool is above 5."),
-        ("plan fit 10 --type b --count 2 --zone nova", f"2 fit without a move, in {BACKEND}#thick"),
+        ("plan fit 10 --type b --count 2 --zone nova", f"2 fit now, in {BACKEND}#thick"),
     ],
 )
 def test_a_goal_that_is_reached_already_needs_no_move(
@@ -88,6 +89,34 @@ def test_wrong_arguments_are_usage_errors(rest_api: RestApi, capsys: pytest.Capt
         run(f"plan relieve {BACKEND}#thinn --below 5", rest_api)
 
 
+def test_a_plan_names_the_command_that_carries_it_out(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
+    volume = rest_api.client.wait_until_settled(rest_api.client.create(3)["id"])
+    run(f"plan relieve {BACKEND}#thin --below 0 --bound promised", rest_api)
+    last = capsys.readouterr().out.splitlines()[-1]
+    line = last.removeprefix("To carry it out: tonnage ")
+    assert shlex.split(line) == [
+        *f"plan apply relieve {BACKEND}#thin --bound promised --below 0 --url".split(),
+        rest_api.url,
+    ]
+    rest_api.client.simulate_delete(f"/v3/volumes/{volume['id']}")
+    rest_api.client.wait_until_settled(volume["id"])
+
+
+def test_programs_get_the_outcome_of_a_plan_without_moves(
+    rest_api: RestApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("plan fit 99999 -f json", rest_api, status=3)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == []
+    assert "0 of 1 fit, and no moves make room for more" in printed.err
+    run("plan fit 99999 --json", rest_api, status=3)
+    printed = capsys.readouterr()
+    plan = json.loads(printed.out)["move_plan"]
+    assert (plan["is_reached"], plan["moves"]) == (False, [])
+    assert plan["outcome"].startswith("0 of 1 fit, and no moves make room for more: ")
+    assert printed.err == ""
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(None, ""), (0.4, "1 s"), (29, "29 s"), (90.5, "2 min"), (3599, "1 h 0 min"), (7500, "2 h 5 min")],
@@ -102,7 +131,7 @@ def test_a_plan_has_the_time_that_earlier_moves_took(rest_api: RestApi, capsys: 
     capsys.readouterr()
     other = rest_api.client.wait_until_settled(rest_api.client.create(3)["id"])
     run(f"plan empty {BACKEND}#thin", rest_api)
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = capsys.readouterr().out.splitlines()[-2]
     assert re.search(r": 1 move of 3 GiB in about [0-9]+ s; .* becomes empty\.$", last), last
     for created in (volume, other):
         rest_api.client.simulate_delete(f"/v3/volumes/{created['id']}")

@@ -3,7 +3,9 @@
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -166,6 +168,72 @@ def test_a_plan_that_needs_no_move_is_not_carried_out(rest_api: RestApi, capsys:
 def test_a_goal_that_is_out_of_reach_has_a_status(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
     run(f"plan apply empty {BACKEND}#thick", rest_api, status=3)
     assert "stays" in capsys.readouterr().out
+    run("plan apply fit 99999", rest_api, status=3)
+    output = capsys.readouterr().out
+    assert "Volumes that stay: The plan names none." in output
+    assert "No volume stays" not in output
+
+
+def test_a_plan_without_its_goal_is_shown_as_it_was_planned(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} --failures 7 -f value -c id", rest_api)
+    plan = capsys.readouterr().out.strip()
+    run(f"plan show {plan} -f json", rest_api)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["limits"]["hours"], shown["limits"]["failures"]) == (CLOSED, 7)
+    run(f"plan show {plan}", rest_api)
+    output = capsys.readouterr().out
+    assert f"in the hours {CLOSED}; until 7 moves have failed" in " ".join(output.split())
+    assert f" {BACKEND}#thin becomes empty" in output
+    run(f"plan stop {plan}", rest_api)
+    capsys.readouterr()
+    run(f"plan show {plan}", rest_api, status=3)
+    output = capsys.readouterr().out
+    assert f" planned: {BACKEND}#thin becomes empty" in output
+    assert "Volumes that stay: The plan named none." in output
+    assert "Pools before and after, as planned" in output
+
+
+def test_the_list_is_short_unless_it_is_to_be_long(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} -f value -c id", rest_api)
+    plan = capsys.readouterr().out.strip()
+    run("plan list", rest_api)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(f"| {plan} |" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+    assert "message" not in lines[1]
+    run("plan list --long", rest_api)
+    assert "| message " in capsys.readouterr().out.splitlines()[1]
+    run("plan list -c message -f json", rest_api)
+    assert "message" in json.loads(capsys.readouterr().out)[0]
+    run(f"plan stop {plan}", rest_api)
+
+
+def test_who_waits_for_a_plan_sees_its_id_and_why_it_waits(
+    rest_api: RestApi, volume: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+
+    def pause(seconds: float) -> None:
+        """End the wait as Ctrl-C does, once the reason is shown."""
+        shown.append(capsys.readouterr().err)
+        if "waits for the hours" in "".join(shown):
+            raise KeyboardInterrupt
+        real_pause(seconds)
+
+    real_pause = time.sleep
+    monkeypatch.setattr(plan_execution_commands, "time", SimpleNamespace(sleep=pause))
+    with pytest.raises(KeyboardInterrupt):
+        run(f"plan apply empty {BACKEND}#thin --hours {CLOSED} --wait", rest_api)
+    first, *_ = shown[0].splitlines()
+    plan = first.split()[1].removesuffix(":")
+    assert first == f"Plan {plan}: 1 move of 3 GiB; {BACKEND}#thin becomes empty"
+    assert f"Plan {plan}: waits for the hours {CLOSED}: it was " in "".join(shown)
+    assert capsys.readouterr().err == f"Plan {plan} goes on: 'tonnage plan stop {plan}' ends it\n"
+    run(f"plan stop {plan}", rest_api)
 
 
 def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,5 +246,5 @@ def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: py
     with pytest.raises(SystemExit, match=r"^2$"):
         run("plan apply fit 1 --hours 24-6", rest_api)
     assert "the first from 0 to 23 and the second from 0 to 24" in capsys.readouterr().err
-    with pytest.raises(errors.NotFound, match="plan none could not be found"):
+    with pytest.raises(errors.NotFound, match="plan none could not be found; 'tonnage plan list' lists the plans"):
         run("plan show none", rest_api)

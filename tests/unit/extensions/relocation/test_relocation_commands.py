@@ -24,7 +24,11 @@ def test_a_plan_has_the_moves_and_the_volumes_that_stay(cloud: Served) -> None:
     assert status == 3
     assert [(row["volume"], row["source"], row["target"]) for row in rows] == [(moved, A, B), (kept, A, None)]
     assert rows[1]["reason"].startswith(f"volume {kept} has snapshots")
-    assert json.loads(cloud.run("cinder plan empty h@a --json")[1]) == rows
+    whole = json.loads(cloud.run("cinder plan empty h@a --json")[1])["move_plan"]
+    assert [move["volume_id"] for move in whole["moves"]] == [moved]
+    assert whole["outcome"] == "1 of 2 volumes with 5 GiB stay in h@a"
+    status, output = cloud.run("cinder plan empty h@a --attached --no-lock")
+    assert "To carry it out: tonnage cinder plan apply empty h@a --attached --no-lock" in output
     status, output = cloud.run("cinder plan empty h@a")
     assert "To empty h@a: 1 move of 10 GiB; 1 of 2 volumes with 5 GiB stay in h@a." in output
     assert all(method == "GET" for method, _, _ in cloud.api.requests)

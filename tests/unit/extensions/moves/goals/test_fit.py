@@ -9,7 +9,7 @@ from tonnage.capacity import errors
 
 def test_a_volume_that_fits_needs_no_move() -> None:
     plan = Cloud().add("a", 100).plan("fit", size=50)
-    assert (plan.is_reached, plan.moves, plan.outcome) == (True, (), "1 fit without a move, in h@a#p")
+    assert (plan.is_reached, plan.moves, plan.outcome) == (True, (), "1 fit now, in h@a#p")
 
 
 def test_room_is_made_where_the_fewest_gib_are_copied() -> None:
