@@ -211,8 +211,8 @@ MUTATIONS = (
     Mutation(
         "Reservations of a growth that is undone are rolled back",
         "extensions/cinder/growth/growth_steps.py",
-        "        self._cinder.roll_back(growth)\n        if self._cinder.give_back(growth):\n",
-        "        if self._cinder.give_back(growth):\n",
+        "        self._cinder.roll_back(growth)\n        if self._cinder.give_back(growth) or",
+        "        if self._cinder.give_back(growth) or",
         (guards.GROWING,),
     ),
     Mutation(
@@ -234,6 +234,13 @@ MUTATIONS = (
         "extensions/cinder/growth/growth_steps.py",
         "        if watch.outcome is Outcome.UNSENT:\n            return True\n",
         "        if watch.outcome is Outcome.UNSENT:\n            return False\n",
+        (guards.GROWING,),
+    ),
+    Mutation(
+        "A volume whose extension failed in its driver is not taken for unchanged",
+        "extensions/cinder/growth/growth_steps.py",
+        " and self._watch(growth).outcome is Outcome.REFUSED:",
+        ":",
         (guards.GROWING,),
     ),
     Mutation(

@@ -19,6 +19,7 @@ from oslo_db import api as oslo_db_api
 
 from tonnage.extensions.cinder import releases
 from tonnage.extensions.cinder.growth.growth_steps import (
+    ERROR_EXTENDING,
     EXTENDING,
     Beats,
     Copy,
@@ -151,6 +152,9 @@ class GrowthCommands:
                 prepared.call(context, method, volume=volume, **arguments)
             except NotOwner:
                 LOG.warning("%s of volume %s is not sent: it is another scheduler's by now", method, volume.id)
+            except exception.DriverNotInitialized as error:
+                outcome = Outcome.REFUSED
+                LOG.warning("%s of volume %s is refused: %s", method, volume.id, error)
             except messaging.MessagingTimeout:
                 outcome = Outcome.SILENT
                 LOG.warning("cinder-volume gives no sign of life during %s of volume %s", method, volume.id)
@@ -209,6 +213,21 @@ class GrowthCommands:
             sa.update(models.Volume.__table__)
             .where(*_stays(growth))
             .values(status="available", migration_status=None, previous_status=None, _name_id=_name_id(growth))
+        )
+
+    def give_back_moved(self, growth: Growth) -> bool:
+        """Make a volume that did not grow available in its new pool."""
+        self._require(growth)
+        return _write(
+            sa.update(models.Volume.__table__)
+            .where(
+                _VOLUME.id == growth.volume_id,
+                _LIVE,
+                _VOLUME.status == ERROR_EXTENDING,
+                _VOLUME.size == growth.size_gb,
+                _place == growth.target,
+            )
+            .values(status="available")
         )
 
     def roll_back(self, growth: Growth) -> None:

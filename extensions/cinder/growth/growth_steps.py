@@ -23,6 +23,8 @@ The design, by what cinder-volume of the releases 25 to 29 does, which is the sa
    of its copy already, as it does if cinder-volume fails at that point. (A driver that renames volumes does so for
    available ones alone.)
 9. Undoing: remove copies, roll the reservations back, make the row available at its size, tell the user, end the claim.
+10. After the move, cinder-volume sets ``error_extending`` for any error of its driver, whatever the storage has done by
+    then. So the row stays as it is, but where the driver was not called because it is not initialized.
 """
 
 import enum
@@ -55,6 +57,7 @@ _BEAT_PART, _BEAT_LATE = 1.1, 0.5
 _UNWATCHED = 600.0
 
 EXTENDING = "extending"
+ERROR_EXTENDING = "error_extending"
 
 #: Values of ``migration_status`` of a volume that cinder-volume moves.
 _COPYING = ("migrating", "completing")
@@ -93,12 +96,13 @@ class Beats(NamedTuple):
 class Outcome(enum.Enum):
     """What the scheduler that has called knows of a command.
 
-    It is sent, and its call runs; or the call is over, because cinder-volume has answered, gives no sign of life, may
-    not have got the command, or has not got it for certain.
+    It is sent, and its call runs; or the call is over, because cinder-volume has answered, has refused it before its
+    driver did anything, gives no sign of life, may not have got the command, or has not got it for certain.
     """
 
     SENT = "sent"
     ANSWERED = "answered"
+    REFUSED = "refused"
     SILENT = "silent"
     UNCERTAIN = "uncertain"
     UNSENT = "unsent"
@@ -152,6 +156,9 @@ class Cinder(Protocol):
 
     def give_back(self, growth: Growth) -> bool:
         """Make a volume that did not move available."""
+
+    def give_back_moved(self, growth: Growth) -> bool:
+        """Make a volume available in its new pool whose extension failed before its driver did anything."""
 
     def roll_back(self, growth: Growth) -> None:
         """Roll the reservations back, also again."""
@@ -343,7 +350,7 @@ class Growing:
             return False
         if watch.outcome is Outcome.UNSENT:
             return True
-        if watch.outcome is Outcome.ANSWERED:  # with an error that the row does not show
+        if watch.outcome in (Outcome.ANSWERED, Outcome.REFUSED):  # with an error that the row does not show
             return self._is_odd(growth)
         return is_lost(growth)
 
@@ -433,6 +440,9 @@ class Growing:
             else:
                 self._name_unwatched(growth)
             return
+        if volume.status == ERROR_EXTENDING and self._watch(growth).outcome is Outcome.REFUSED:
+            self._give_up(growth, f"cinder-volume of {backend_of(growth.target)} is not ready to extend it")
+            return
         if volume.size_gb < growth.new_size_gb:
             # cinder-volume rolls back too, but for a driver that is not initialized.
             self._cinder.roll_back(growth)
@@ -475,7 +485,8 @@ class Growing:
             self._watches[_record(recorded)] = _Watch(self._clock(), copies=self._watch(growth).copies)
 
     def _undo(self, growth: Growth) -> None:
-        copies = {copy.id: copy for copy in self._cinder.copies(growth.volume_id)}
+        remains = (*self._cinder.copies(growth.volume_id), *self._cinder.old_copies(growth.volume_id))
+        copies = {copy.id: copy for copy in remains}
         # cinder-volume keeps a copy if it fails after the copy was complete, but the volume is where it was.
         for copy_id in self._watch(growth).copies - copies.keys():
             kept = self._cinder.volume(copy_id)
@@ -484,7 +495,7 @@ class Growing:
         if not self._are_removed(copies.values(), growth):
             return
         self._cinder.roll_back(growth)
-        if self._cinder.give_back(growth):
+        if self._cinder.give_back(growth) or self._cinder.give_back_moved(growth):
             self._cinder.tell(growth)
         self._ledger.end(growth)
 

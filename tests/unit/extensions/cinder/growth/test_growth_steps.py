@@ -61,11 +61,12 @@ class Model:
 
     ``kill_at`` is the number of the moment at which a scheduler dies, ``error_at`` that at which it meets an error, and
     ``freeze_at`` that at which it is frozen for ``freeze`` seconds, while another one runs. ``fails`` lets the copy
-    fail. ``wrongs`` has what must never happen.
+    fail, and with ``refuses`` cinder-volume extends nothing. ``wrongs`` has what must never happen.
     """
 
     clock: Clock
     fails: bool = False
+    refuses: bool = False
     copy_seconds: float = 0.0
     extend_seconds: float = 0.0
     is_owner: bool = True
@@ -179,6 +180,9 @@ class Model:
             else:
                 self._set(migration_status="migrating")
             self.running.append(Command(name, progress, self.clock.now + self.copy_seconds))
+        elif self.refuses:
+            self._set(status="error_extending")
+            progress(Outcome.REFUSED)
         else:
             if any(command.name == "extend" for command in self.running):
                 self.wrongs.append("two extensions run at a time")
@@ -263,6 +267,9 @@ class View:
     def give_back(self, growth: Growth) -> bool:
         values = {"status": "available", "migration_status": "", "previous_status": "", "name_id": "v"}
         return self._write(growth, _stays, **values)
+
+    def give_back_moved(self, growth: Growth) -> bool:
+        return self._write(growth, lambda row: row[:3] == (TARGET, 1, "error_extending"), status="available")
 
     def resume(self, growth: Growth) -> bool:
         return self._write(
@@ -794,6 +801,28 @@ def test_an_extension_that_fails_is_as_cinder_leaves_it(clock: Clock) -> None:
     model._set(status="error_extending")
     play(model, machine)
     assert rest(model)[:3] == (TARGET, 1, "error_extending")
+
+
+def test_a_volume_whose_extension_is_refused_is_usable_at_its_size(clock: Clock) -> None:
+    model = Model(clock, refuses=True)
+    model.old_rows["old"] = "deleting"
+    play(model, scheduler(model))
+    assert rest(model)[:3] == (TARGET, 1, "available")
+    assert (model.sent, model.told) == (["migrate", "extend", "remove"], 1)
+
+
+@pytest.mark.parametrize("at", range(1, moments(refuses=True) + 1))
+@pytest.mark.parametrize("freeze", [0, 400])
+def test_a_refused_extension_ends_well_without_its_scheduler(clock: Clock, at: int, freeze: float) -> None:
+    """Another scheduler knows the reason only from the ledger."""
+    model = Model(clock, refuses=True, freeze=freeze, **({"freeze_at": at} if freeze else {"kill_at": at}))
+    play(model, scheduler(model))
+    assert rest(model)[:3] in (
+        (TARGET, 1, "available"),
+        (TARGET, 1, "error_extending"),
+        (SOURCE, 1, "available"),
+    )
+    assert (model.wrongs, model.told <= 1) == ([], True)
 
 
 @pytest.mark.parametrize("turns", [0, 2])
