@@ -5,6 +5,7 @@ It has no users. kube-scheduler reaches the listener over loopback or with a cli
 """
 
 import abc
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -173,8 +174,8 @@ class ExtenderServer(Server):
             options=("[kubernetes] extender_listen", "extender_listen_port"),
         )
         super().__init__(listener, application, limits, tls)
-        self._tasks, self.admission = tasks, admission
-        self._warming = threading.Thread(target=warm_up, name="extender warm-up", daemon=True)
+        self._tasks, self.admission, self._warm_up = tasks, admission, warm_up
+        self._warming = threading.Thread(target=self._warm, name="extender warm-up", daemon=True)
 
     def listen(self) -> None:
         """Bind the addresses.
@@ -193,6 +194,11 @@ class ExtenderServer(Server):
             self.admission.start()
         for tasks in self._tasks:
             tasks.start()
+
+    def _warm(self) -> None:
+        self._warm_up()
+        # The nodes and pools of a large cluster stay. Each search for garbage among them stops a filter for 0.1 s.
+        gc.freeze()
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and stop the background tasks."""

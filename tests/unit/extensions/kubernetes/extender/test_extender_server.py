@@ -2,6 +2,7 @@
 """The extender with replayed requests of kube-scheduler, over a real connection where that matters."""
 
 import contextlib
+import gc
 import gzip
 import pathlib
 import socket
@@ -743,6 +744,20 @@ def test_it_is_ready_while_the_ledger_and_the_cluster_answer(
     )
     assert status(tester, "/healthz") == (200, "ok")
     gone.close()
+
+
+def test_what_is_read_before_the_first_pod_is_no_garbage_to_search(
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    server = build(file_ledger, kube, tmp_path, extender=True)
+    assert server is not None
+    gc.unfreeze()
+    server.start()
+    try:
+        wait_until(lambda: gc.get_freeze_count() > 0)
+        assert requests.get(f"{server.url}/readyz", timeout=20).status_code == 200
+    finally:
+        server.stop()
 
 
 def test_the_claims_of_a_deleted_pod_are_released(
