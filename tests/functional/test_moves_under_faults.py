@@ -120,7 +120,14 @@ class Clients:
 
 
 def show(tonnage: Deployment, plan_id: str) -> Any:
-    """Return a plan, None while the API does not answer."""
+    """Return a plan, None while the API does not answer.
+
+    Processes that have ended by themselves are started again, as systemd does: one that has just begun ends if the
+    database restarts.
+    """
+    for name, process in tonnage.processes.items():
+        if not process.running:
+            tonnage.launch(name)
     try:
         answer = tonnage.rest.request("GET", f"move-plans/{plan_id}")
     except requests.RequestException:

@@ -62,6 +62,20 @@ def test_the_other_goals_work_on_the_same_model(api: CloudApi) -> None:
     assert moves(plan(api, "fit", size=80, volume_type="__DEFAULT__")) == [(30, A, C)]
 
 
+def test_pools_are_balanced_within_a_volume_type_and_by_either_bound(api: CloudApi) -> None:
+    for name, pool in zip("xxz", (A, B, C), strict=True):
+        api.pools[pool]["volume_backend_name"] = name
+    api.types["gold"] = {"volume_backend_name": "x"}
+    for _ in range(3):
+        api.add(A, 20, volume_type="gold")
+    for bound in ("promised", "physical"):
+        made = plan(api, "balance", volume_type="gold", bound=bound)
+        assert made.goal.startswith("balance 2 pools within 10 points of their mean, 42.9 %")
+        assert moves(made) == [(20, A, B)]
+    with pytest.raises(errors.InvalidInput, match="a single pool cannot be balanced"):
+        plan(api, "balance", volume_type="gold", pools=[A, C])
+
+
 def test_volumes_leave_a_backend_that_their_type_demands_by_another_type(api: CloudApi) -> None:
     for name, pool in zip("abc", (A, B, C), strict=True):
         api.pools[pool]["volume_backend_name"] = name
