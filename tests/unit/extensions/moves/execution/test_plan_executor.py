@@ -17,7 +17,8 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_records
 from tonnage.extensions.moves.records.tables import MoveStepRow
-from tonnage.rpc.messages import DeleteVolume
+from tonnage.rpc.messages import DeleteVolume, MigrateVolume
+from tonnage.scheduler.requests.placement_requests import Move
 
 A, B, C, D = "a@x#p", "b@x#p", "c@x#p", "d@x#p"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -582,6 +583,27 @@ def test_a_process_that_dies_between_mark_and_request_loses_no_move() -> None:
     plans.start_scheduler()
     assert plans.carry_on() == "finished"
     assert plans.rows("SELECT COUNT(*) FROM move_steps") == [(1,)]
+
+
+def test_a_request_that_is_made_late_keeps_the_hints_too() -> None:
+    """A volume that is to be apart has come to the target between the mark and the request."""
+    plans = world({C: [3]}, {A: 60, B: 50, C: 20})
+    [(apart,)] = plans.rows("SELECT id FROM volumes")
+    message = plans.create_message(10, hints={"different_host": [apart]})
+    assert [answer.pool for answer in plans.place(plans.schedulers[0], message)] == [A]
+    plans.report_everything()
+    plans.apply("empty", target=A)
+    dying = plans.executor(plans.schedulers[0])
+    dying._mover._place = _die
+    with pytest.raises(Killed):
+        dying.work()
+    plans.start_scheduler()
+    move = Move(MigrateVolume(request_id=plans.request_id(), volume_id=apart, destination=B))
+    [answer] = plans.place(plans.schedulers[0], move)
+    assert answer.pool == B
+    plans.report_everything()
+    assert plans.carry_on() == "finished"
+    assert plans.places() == {apart: B, message.volume_id: C}
 
 
 def test_two_schedulers_that_carry_on_the_same_plan_move_each_volume_once() -> None:
