@@ -114,8 +114,8 @@ OPTIONS: list[cfg.Opt] = [
         "publisher_subtracts_claims",
         default=False,
         help="Publish the capacity less the claims for pods, within a second of a claim, so that a kube-scheduler "
-        "without the extender does not use claimed capacity. A pod whose scheduling fails after its claim waits until "
-        "the claim ends.",
+        "without the extender does not use claimed capacity. The claim of a pod that kube-scheduler has to try again "
+        "is left out meanwhile.",
     ),
     cfg.StrOpt(
         "publisher_owner",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client
 
-from tests.kubernetes import installation, manifests
-from tests.kubernetes.cluster import SELECTED_NODE, Cluster, wait_until
+from tests.kubernetes import images, installation, manifests, test_preemption
+from tests.kubernetes.cluster import NAMESPACE, SELECTED_NODE, Cluster, wait_until
 from tests.kubernetes.installation import PUBLISHER, Installation
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.provisioner import Provisioner
@@ -85,3 +85,47 @@ def test_a_plain_scheduler_does_not_use_claimed_room(cluster: Cluster, tonnage: 
     cluster.add_pod("late", scheduler=plain, late="6Gi")
     wait_until(lambda: cluster.is_refused("late", _NO_ROOM), "the late pod waits")
     assert provisioner.refused == 0
+
+
+@pytest.fixture
+def preempting(kubelet: Kubelet, cluster: Cluster, tonnage: Installation) -> Iterator[str]:
+    """A kube-scheduler with the extender that evicts pods, by its name."""
+    cluster.add_priority("low", 10)
+    cluster.add_priority("high", 1000)
+    extenders = manifests.scheduler_configuration()["extenders"]
+    with installation.scheduler(kubelet, images.FIXED_SCHEDULER, extenders=extenders) as name:
+        yield name
+
+
+def test_one_pod_is_evicted_though_kube_scheduler_sees_the_claim_of_its_successor(
+    cluster: Cluster, tonnage: Installation, preempting: str
+) -> None:
+    """kube-scheduler compares the pod with the objects itself, and its own claim must not keep it from its node."""
+    cluster.add_driver()
+    lower = test_preemption.fill(cluster, preempting, "n1", "n2", cpu="1", grace_seconds=30)
+    provisioner = Provisioner(cluster, n1="10Gi", n2="10Gi")
+    tonnage.set_capacities(n1="10Gi", n2="10Gi")
+    gib = 2**30
+    wait_until(lambda: published(cluster) == {"n1": 10 * gib, "n2": 10 * gib}, "the objects are there")
+    cluster.add_pod("high", preempting, priority="high", cpu="1", data="6Gi")
+
+    def victims() -> list[str]:
+        pods = cluster.core.list_namespaced_pod(NAMESPACE).items
+        return [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is not None]
+
+    wait_until(victims, "a pod is being evicted")
+    [victim] = victims()
+    node = cluster.node_of(victim)
+    test_preemption.tried_for_a_while(cluster, "high")
+    assert victims() == [victim]
+    cluster.core.delete_namespaced_pod(victim, NAMESPACE, grace_period_seconds=0)
+
+    def bound() -> bool:
+        provisioner.run_once()
+        return cluster.node_of("high") is not None
+
+    wait_until(bound, "the pod is bound")
+    assert (cluster.node_of("high"), provisioner.refused) == (node, 0)
+    assert (cluster.pods(), victims()) == ({*lower, "high"} - {victim}, [])
+    [other] = {"n1", "n2"} - {node}
+    wait_until(lambda: published(cluster) == {node: 4 * gib, other: 10 * gib}, "its claim is published")

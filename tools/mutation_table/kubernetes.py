@@ -172,8 +172,8 @@ MUTATIONS = (
     Mutation(
         "A pod that has a claim and does not go on is tried again.",
         _FIT + "claim_release.py",
-        "                self.has_idle_claims = True\n",
-        "",
+        "self.has_idle_claims = holder_state.is_idle = True",
+        "holder_state.is_idle = True",
         (guards.CLAIM_RELEASE,),
     ),
     Mutation(
@@ -235,9 +235,23 @@ MUTATIONS = (
     Mutation(
         "Published capacity is less the claims of pods.",
         "extensions/kubernetes/publication/capacity_publisher.py",
-        "claims = capacity_claims.claims_on(session, driver.uid, now) if self._subtracts_claims else ()",
+        "claims = capacity_claims.published_on(session, driver.uid, now) if self._subtracts_claims else ()",
         "claims = ()",
         (guards.CAPACITY_PUBLISHER,),
+    ),
+    Mutation(
+        "Published capacity is without the claims of pods that kube-scheduler tries again.",
+        _FIT + "capacity_claims.py",
+        "session.execute(_CLAIMS_ON_DRIVER.where(_IS_PUBLISHED), {",
+        "session.execute(_CLAIMS_ON_DRIVER, {",
+        (guards.CAPACITY_PUBLISHER,),
+    ),
+    Mutation(
+        "The claim of a pod for which others are evicted is not published.",
+        _FIT + "node_queries.py",
+        "is_published=not is_nominated",
+        "is_published=True",
+        (guards.PREEMPTION,),
     ),
     Mutation(
         "A node is admitted if it takes all volumes of the pod together.",
@@ -284,7 +298,7 @@ MUTATIONS = (
     Mutation(
         "A nomination does not move claims on another node.",
         _FIT + "preemption.py",
-        "pod=pod.full_name, moves=False)",
+        "pod=pod.full_name, is_nominated=True)",
         "pod=pod.full_name)",
         (guards.PREEMPTION,),
     ),

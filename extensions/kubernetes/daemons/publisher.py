@@ -87,10 +87,10 @@ class PublisherWorker(workers.Worker):
 
     @staticmethod
     def _claims(ledger: database.Database) -> Mapping[Any, int] | None:
-        """Return the claimed sizes, None while the ledger does not answer."""
+        """Return the claimed sizes that are published, None while the ledger does not answer."""
         try:
             with ledger.reading() as session:
-                return capacity_claims.claimed_bytes(session)
+                return capacity_claims.published_bytes(session)
         except errors.Unavailable:
             return None
 

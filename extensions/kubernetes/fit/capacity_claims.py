@@ -36,6 +36,7 @@ _CLAIMS_ON_DRIVER = sa.select(
     _TABLE.c.backing_id,
     _TABLE.c.capacity,
 ).where(_TABLE.c.driver_uid == sa.bindparam("uid"))
+_IS_PUBLISHED = sa.or_(_TABLE.c.unpublished.is_(None), _TABLE.c.unpublished.is_(sa.false()))
 _OWN_CLAIM = _TABLE.c.holder == sa.bindparam("own_holder")
 _NOW_AND_HAS_CLAIMS = sa.select(models.utcnow(), sa.exists().where(_OWN_CLAIM))
 _EXTEND_OWN = (
@@ -97,13 +98,14 @@ class PodClaim:
 
     ``figures`` has the versions of the usable figures of its pool and of all pools on the same disks. It is empty if
     its own pool has no usable figures. ``has_object`` tells whether its pool, usable or not, comes from a
-    ``CSIStorageCapacity`` object.
+    ``CSIStorageCapacity`` object, ``is_unpublished`` whether published capacity is without it.
     """
 
     claim: Claim
     pod: str
     figures: Mapping[PoolKey, FiguresVersion]
     has_object: bool = False
+    is_unpublished: bool = False
 
 
 def now(session: orm.Session) -> datetime.datetime:
@@ -205,11 +207,13 @@ def store(
     volumes: Collection[str] = (),
     *,
     has_claims: bool = True,
+    is_published: bool = True,
 ) -> None:
     """Replace the claims of a holder; for a pod, only those for these ``volumes``.
 
     A pod's other volumes have been provisioned in the meantime, and no figures may include them yet. Their claims get
-    the same expiry. ``has_claims`` tells whether the holder may have claims, active or expired ones.
+    the same expiry. ``has_claims`` tells whether the holder may have claims, active or expired ones, ``is_published``
+    whether the claims are subtracted from published capacity.
     """
     if has_claims and pod is None:
         release(session, holder)
@@ -228,6 +232,7 @@ def store(
             "pod": pod,
             "backing_id": placement.backing_id,
             "capacity": placement.capacity,
+            "unpublished": not is_published,
         }
         for placement in placements
     ]
@@ -277,6 +282,12 @@ def revive(session: orm.Session, claim: Claim, new_expires_at: datetime.datetime
     return bool(updated.rowcount)
 
 
+def set_published(session: orm.Session, holder: str, is_published: bool) -> None:
+    """Set whether the claims of a holder are subtracted from published capacity."""
+    query = sa.update(_CLAIM).where(_CLAIM.holder == holder).values(unpublished=not is_published)
+    session.execute(query.execution_options(synchronize_session=False))
+
+
 def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
     """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
     at = now(session)
@@ -305,9 +316,9 @@ def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
     return [_claim(row[0], row[1]) for row in session.execute(query) if row[0].expires_at > at]
 
 
-def claims_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[ActiveClaim]:
-    """Return all active claims on a driver at a time."""
-    rows = session.execute(_CLAIMS_ON_DRIVER, {"uid": uid})
+def published_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[ActiveClaim]:
+    """Return the active claims on a driver at a time that are subtracted from published capacity."""
+    rows = session.execute(_CLAIMS_ON_DRIVER.where(_IS_PUBLISHED), {"uid": uid})
     return [
         ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
         for row in rows
@@ -315,10 +326,14 @@ def claims_on(session: orm.Session, uid: str, at: datetime.datetime) -> list[Act
     ]
 
 
-def claimed_bytes(session: orm.Session) -> dict[tuple[str, PoolKey], int]:
-    """Return the sum of the active claims on each pool, by the uid of the driver and the pool."""
+def published_bytes(session: orm.Session) -> dict[tuple[str, PoolKey], int]:
+    """Return the sum of the active claims on each pool that are subtracted from published capacity.
+
+    It is by the uid of the driver and the pool.
+    """
     key = _CLAIM.driver_uid, _CLAIM.storage_class, _CLAIM.pool
-    query = sa.select(*key, sa.func.sum(_CLAIM.size)).where(_CLAIM.expires_at > now(session)).group_by(*key)
+    query = sa.select(*key, sa.func.sum(_CLAIM.size)).where(_CLAIM.expires_at > now(session), _IS_PUBLISHED)
+    query = query.group_by(*key)
     return {(uid, (storage_class, pool)): int(size) for uid, storage_class, pool, size in session.execute(query)}
 
 
@@ -355,7 +370,15 @@ def list_for_pods(session: orm.Session, expired: bool = False) -> list[PodClaim]
             if _in_use(pool, at):
                 shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))
                 figures = shared or _figures_versions(pool)
-            claims.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures, has_object=has_object))
+            claims.append(
+                PodClaim(
+                    claim=_claim(row, driver),
+                    pod=row.pod,
+                    figures=figures,
+                    has_object=has_object,
+                    is_unpublished=bool(row.unpublished),
+                )
+            )
     return claims
 
 

@@ -19,6 +19,9 @@ For each volume of a claim:
   ``CSIStorageCapacity`` object the lease is renewed until then, because such figures may be as before the volume at any
   later time. A provisioner whose figures stay as they are is made to ask for them.
 
+The claims of a pod that kube-scheduler has to try again are not subtracted from published capacity, because it compares
+the pod with that: while pods are evicted for it, and while it has a claim and does not go on.
+
 The claim of a pod is released as a whole, when all of its volumes are releasable.
 """
 
@@ -101,6 +104,7 @@ class _HolderState:
     expires_at: datetime
     waiting_since: datetime
     idle_time: timedelta = _IDLE_TIME
+    is_idle: bool = False
     checked_at: datetime | None = None
     pod_exists: bool = True
     states: dict[str, _VolumeState] = field(default_factory=dict)
@@ -114,6 +118,16 @@ class _HolderState:
         """Return whether a volume is being created, or pods are evicted for its pod."""
         renewed = (_VolumeState.PROVISIONING, _VolumeState.NOMINATED)
         return self.pod_exists and any(state in renewed for state in self.states.values())
+
+    @property
+    def is_nominated(self) -> bool:
+        """Return whether pods are evicted for its pod."""
+        return self.pod_exists and _VolumeState.NOMINATED in self.states.values()
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Return whether kube-scheduler has to try the pod again."""
+        return self.is_nominated or (self.waits and self.is_idle)
 
     @property
     def waits(self) -> bool:
@@ -237,14 +251,17 @@ class ClaimReleaser:
     def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
         """Check a claim if that is due, renew it if it is needed, and return whether it can be released."""
         provisioned = False
-        interval = min(_IDLE_TIME, self._lease / 4) if holder_state.waits else self._lease / 4
+        is_watched = holder_state.waits or holder_state.is_nominated
+        interval = min(_IDLE_TIME, self._lease / 4) if is_watched else self._lease / 4
         if holder_state.checked_at is None or now - holder_state.checked_at >= interval:
             provisioned = self._check(holder_state, rows)
             holder_state.checked_at = now
             if holder_state.waits and now - holder_state.waiting_since >= holder_state.idle_time:
-                self.has_idle_claims = True
+                self.has_idle_claims = holder_state.is_idle = True
                 holder_state.idle_time *= 2
         holder = rows[0].claim.holder
+        if holder_state.is_tried_again is not any(row.is_unpublished for row in rows):
+            self._database.run(capacity_claims.set_published, holder, not holder_state.is_tried_again)
         if holder_state.releasable:
             return True
         self._ask(holder_state, now)
@@ -306,7 +323,7 @@ class ClaimReleaser:
         if holder_state.expires_at != expires_at:
             # Another process has renewed the claims, or kube-scheduler has tried the pod again.
             holder_state.expires_at, holder_state.checked_at = expires_at, None
-            holder_state.waiting_since = now
+            holder_state.waiting_since, holder_state.is_idle = now, False
         for row in rows:
             # The pod is checked after these figures were read.
             if (settlement := holder_state.settlements.get(row.claim.volume)) is not None:

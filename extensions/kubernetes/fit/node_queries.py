@@ -132,7 +132,7 @@ class NodeQueries:
         lease: float,
         pod: str | None = None,
         *,
-        moves: bool = True,
+        is_nominated: bool = False,
     ) -> tuple[Decision, NodeClaim | None]:
         """Claim capacity for ``lease`` seconds on the node with the highest score; None if no node fits.
 
@@ -140,15 +140,16 @@ class NodeQueries:
         the pod that the claims are for. Its claims are released when they are no longer needed
         (:mod:`tonnage.extensions.kubernetes.fit.claim_release`), and those for volumes outside this query are kept.
 
-        Without ``moves`` nothing is claimed, and None is returned, if the holder has an active claim for one of the
-        volumes on a node outside of ``nodes``.
+        With ``is_nominated`` other pods are evicted for the pod. Then nothing is claimed, and None is returned, if the
+        holder has an active claim for one of the volumes on a node outside of ``nodes``, and published capacity is
+        without the claims.
         """
         began = time.monotonic()
         recent = self._decide_recent(volumes, nodes, holder)
         decision, basis = recent or self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        result = self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, moves)
+        result = self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, is_nominated)
         with self._recent_lock:
             if self._recent is None or self._recent[0] <= began:
                 self._recent = None if result.basis is None else (began, result.basis)
@@ -191,7 +192,7 @@ class NodeQueries:
         holder: str,
         lease: float,
         pod: str | None,
-        moves: bool,
+        is_nominated: bool,
     ) -> _ClaimResult:
         columns_by_driver = self._cache.read(session, {volume.driver for volume in volumes}, lock=True)
         # After the lock, for which the transaction may have waited.
@@ -206,7 +207,7 @@ class NodeQueries:
         requested = {volume.name for volume in volumes}
         if (
             has_claims
-            and not moves
+            and is_nominated
             and any(
                 claim.volume in requested and claim.node not in nodes.names
                 for claim in capacity_claims.list_for_holder(session, holder)
@@ -229,6 +230,7 @@ class NodeQueries:
             pod,
             requested,
             has_claims=has_claims,
+            is_published=not is_nominated,
         )
         # Beside other processes that claim all the time, the data of a claim seldom support the next claim.
         if not is_supported or has_claims:

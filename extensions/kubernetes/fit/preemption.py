@@ -13,6 +13,10 @@ the storage is claimed as soon as the pod has that node. A process that has answ
 pod before its next decision, because the scheduler writes the node before it turns to another pod. Other processes
 learn of it by their watch on pods.
 
+At its next turn kube-scheduler compares the pod with the published capacity before it asks the extender. If that were
+less the pod's own claims, it would refuse the node for good, and evict pods from another one. So these claims are not
+subtracted from published capacity.
+
 The pod may keep this node after kube-scheduler has placed it on another one, where its volumes are being made. So a pod
 with such a volume, or with claims on another node, is left alone.
 """
@@ -137,7 +141,7 @@ def claim_on_nominated_node(
     if all(queries.holds(pod.holder, volume.name, node) for volume in volumes):
         return False
     nodes = Nodes([Node(node, cluster.node_labels([node]).get(node, {}))])
-    decision, node_claim = queries.claim(volumes, nodes, pod.holder, lease, pod=pod.full_name, moves=False)
+    decision, node_claim = queries.claim(volumes, nodes, pod.holder, lease, pod=pod.full_name, is_nominated=True)
     if node_claim is not None:
         LOG.info("Pod %s: its storage is claimed on %s, from which pods are evicted for it", pod.full_name, node)
         return True

@@ -67,7 +67,8 @@ class CsiClaim(Base):
 
     ``pod`` is ``namespace/name`` of the pod, None for claims of other holders. ``backing_id`` and ``capacity`` are
     those of the pool at the time of the claim, so the claim also counts against the same disks after the pool was
-    removed.
+    removed. With ``unpublished`` the claim is not subtracted from published capacity, None means no: kube-scheduler has
+    to try its pod again, and compares it with that capacity.
     """
 
     __tablename__ = "csi_claims"
@@ -83,3 +84,4 @@ class CsiClaim(Base):
     pod: orm.Mapped[str | None] = orm.mapped_column(exact_text(512))
     backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
     capacity: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    unpublished: orm.Mapped[bool | None] = orm.mapped_column()

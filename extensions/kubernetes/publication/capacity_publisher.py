@@ -132,7 +132,7 @@ class Publisher:
         for driver in driver_rows.list_all(session):
             if driver.name in classes:
                 full_driver = driver_rows.find(session, driver.name)
-                claims = capacity_claims.claims_on(session, driver.uid, now) if self._subtracts_claims else ()
+                claims = capacity_claims.published_on(session, driver.uid, now) if self._subtracts_claims else ()
                 entries.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now, claims))
         return entries
 

@@ -61,3 +61,9 @@ def claims_of(ledger: database.Database, holder: str = "u1") -> list[capacity_cl
     """Return the active claims of a holder."""
     with ledger.reading() as session:
         return capacity_claims.list_for_holder(session, holder)
+
+
+def published_claims(ledger: database.Database) -> int:
+    """Return the sum of the claims that are subtracted from published capacity, in GiB."""
+    with ledger.reading() as session:
+        return sum(capacity_claims.published_bytes(session).values()) // GI

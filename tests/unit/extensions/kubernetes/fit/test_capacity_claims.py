@@ -30,7 +30,7 @@ def test_claimed_sizes_are_those_of_active_claims_and_stay_at_a_renewal(ledger: 
 
     def claimed() -> list[tuple[Any, int]]:
         with ledger.reading() as session:
-            return [(key[1], size // GI) for key, size in capacity_claims.claimed_bytes(session).items()]
+            return [(key[1], size // GI) for key, size in capacity_claims.published_bytes(session).items()]
 
     assert claimed() == []
     claim(capacity, "a", 2, 3)

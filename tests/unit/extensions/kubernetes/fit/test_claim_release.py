@@ -11,7 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers.kube_api import VOLUMES, KubeApi
-from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claim_for_pod, claims_of, write
+from tests.unit.extensions.kubernetes.fit.figures import (
+    DRIVER,
+    GI,
+    LEASE,
+    claim_for_pod,
+    claims_of,
+    published_claims,
+    write,
+)
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
@@ -34,6 +42,22 @@ pytestmark = pytest.mark.usefixtures("written")
 @pytest.fixture
 def releaser(ledger: database.Database, cluster: ClusterReader) -> ClaimReleaser:
     return ClaimReleaser(ledger, cluster, LEASE)
+
+
+class Clock:
+    """The clock of the database, as the release of claims reads it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now, self.seconds = capacity_claims.now, 0
+        monkeypatch.setattr(capacity_claims, "now", self.now)
+
+    def now(self, session: orm.Session) -> datetime.datetime:
+        return self._now(session) + datetime.timedelta(seconds=self.seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(
@@ -122,6 +146,32 @@ def test_a_pod_that_has_a_claim_and_does_not_go_on_is_seen(
     assert idle_at(0, 4, 6) == []
     kube.add_claim("data", "6Gi", "fast", node="n1")
     assert idle_at(*range(20)) == []
+
+
+def test_a_claim_is_not_published_while_its_pod_is_tried_again(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, clock: Clock
+) -> None:
+    """kube-scheduler compares the pod with published capacity before it asks the extender."""
+
+    def published_at(*seconds: int) -> list[int]:
+        published = []
+        for clock.seconds in seconds:
+            releaser.run_once()
+            published.append(published_claims(ledger))
+        return published
+
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    assert published_at(0, 4, 5, 6, 20) == [6, 6, 0, 0, 0]
+    # It has got its node.
+    claim_for_pod(ledger, "data")
+    assert published_at(21, 22) == [6, 6]
+    # Others are evicted for it, and then its volume is made.
+    kube.add_pod("redis", "u1", nominated="n1")
+    assert published_at(27, 28) == [0, 0]
+    kube.add_claim("data", "6Gi", "fast", node="n1")
+    assert published_at(33, 34) == [6, 6]
 
 
 @pytest.mark.parametrize(
@@ -544,22 +594,6 @@ def test_a_claim_on_figures_of_an_object_does_not_end_with_its_lease(
     ending = set_expiry(ledger, LEASE / 4)
     assert releaser.run_once() == 0
     assert claims_of(ledger)[0].expires_at == ending, "a removed pool is of no concern"
-
-
-class Clock:
-    """The clock of the database, as the release of claims reads it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._now, self.seconds = capacity_claims.now, 0
-        monkeypatch.setattr(capacity_claims, "now", self.now)
-
-    def now(self, session: orm.Session) -> datetime.datetime:
-        return self._now(session) + datetime.timedelta(seconds=self.seconds)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
 
 
 @pytest.mark.usefixtures("made")

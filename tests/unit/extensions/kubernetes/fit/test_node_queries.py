@@ -294,16 +294,16 @@ def test_a_claim_without_moves_keeps_active_claims_on_other_nodes(ledger: databa
     patch(ledger, pools(10, 10))
     capacity, first, second = NodeQueries(ledger), Nodes([Node("n0", {})]), Nodes([Node("n1", {})])
     assert capacity.claim(volumes(6), first, "a", 600, pod="default/redis")[1] is not None
-    decision, node_claim = capacity.claim(volumes(6), second, "a", 600, pod="default/redis", moves=False)
+    decision, node_claim = capacity.claim(volumes(6), second, "a", 600, pod="default/redis", is_nominated=True)
     assert (decision.fitting_nodes(), node_claim) == ([0], None)
     assert capacity.holds("a", "v0", "n0")
     # The same node, and other volumes.
-    assert capacity.claim(volumes(6), first, "a", 600, pod="default/redis", moves=False)[1] is not None
-    assert capacity.claim(volumes(6, 1)[1:], second, "a", 600, pod="default/redis", moves=False)[1] is not None
+    assert capacity.claim(volumes(6), first, "a", 600, pod="default/redis", is_nominated=True)[1] is not None
+    assert capacity.claim(volumes(6, 1)[1:], second, "a", 600, pod="default/redis", is_nominated=True)[1] is not None
     ledger.run(
         lambda session: session.execute(sa.update(tables.CsiClaim).values(expires_at=capacity_claims.now(session)))
     )
-    assert capacity.claim(volumes(6), second, "a", 600, pod="default/redis", moves=False)[1] is not None
+    assert capacity.claim(volumes(6), second, "a", 600, pod="default/redis", is_nominated=True)[1] is not None
     assert capacity.holds("a", "v0", "n1")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
-from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claims_of, patch
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, LEASE, claims_of, patch, published_claims
 from tonnage.extensions.kubernetes.cluster import objects
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
@@ -126,7 +126,10 @@ def test_no_other_pod_takes_the_storage_before_the_next_turn(
     kube.add_pod("redis", "uid of redis", claims=["a"], nominated="n1")
     assert not scheduler.fits("other", "b")
     assert held(written) == ["n1"]
+    # kube-scheduler sees the room for it, and nobody else gets it, until it has got its node.
+    assert published_claims(written) == 0
     assert scheduler.fits("redis", "a")
+    assert published_claims(written) == 6
     assert scheduler.nominations.claim(9) == 0
 
 

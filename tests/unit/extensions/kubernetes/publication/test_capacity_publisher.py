@@ -16,6 +16,7 @@ from tonnage.extensions.kubernetes.capacity import capacity_objects, driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.publication import template_capacities
 from tonnage.extensions.kubernetes.publication.capacity_publisher import Publisher
@@ -317,6 +318,13 @@ def test_objects_show_the_capacity_less_the_claims(
     queries, nodes = NodeQueries(ledger), Nodes([Node("n1", {})])
     queries.claim([Volume("data", NAME, "fast", 6 * 2**30)], nodes, "u1", 60.0, pod="default/redis")
     assert str(publisher.publish()) == "0 made, 1 changed, 0 deleted, 0 failed"
+    assert [capacity for _, _, capacity, _ in published(cluster)] == ["4Gi"]
+    # kube-scheduler tries this pod again: its own claim must not keep it from the node.
+    ledger.run(capacity_claims.set_published, "u1", False)
+    publisher.publish()
+    assert [capacity for _, _, capacity, _ in published(cluster)] == ["10Gi"]
+    ledger.run(capacity_claims.set_published, "u1", True)
+    publisher.publish()
     assert [capacity for _, _, capacity, _ in published(cluster)] == ["4Gi"]
     queries.release("u1")
     publisher.publish()
