@@ -26,7 +26,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity import arithmetic, units
+from tonnage.capacity import arithmetic, errors, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.elementwise import Floats
@@ -339,7 +339,13 @@ class PoolModel:
             volume_type=volume_type or None,
             availability_zone=zone or None,
         )
-        return resolution.resolve_create(message, self._volumes.lookup([message])).request
+        lookup = self._volumes.lookup([message])
+        if volume_type and volume_type not in lookup.types:
+            raise errors.InvalidInput(
+                f"volume type {volume_type!r} could not be found: name another one, by its name or id; 'tonnage types' "
+                "lists the types, 'openstack volume type list' those of a cloud"
+            )
+        return resolution.resolve_create(message, lookup).request
 
     def suitable(self, request: Request) -> list[str]:
         """Return the pools that are suitable for a request, apart from their room."""

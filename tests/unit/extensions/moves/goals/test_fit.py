@@ -47,3 +47,9 @@ def test_an_unknown_volume_type_is_named() -> None:
         Cloud().add("a", 100).plan("fit", size=1, volume_type="gold")
     with pytest.raises(errors.InvalidInput, match=r"size is 1\.5: expected a whole number"):
         Cloud().plan("fit", size=1.5)
+
+
+def test_an_unknown_type_is_told_with_the_list_of_types() -> None:
+    message = "volume type 'gold' could not be found: name another one, by its name or id; 'tonnage types' lists"
+    with pytest.raises(errors.InvalidInput, match=message):
+        Cloud().add("a", 100).plan("fit", size=4, volume_type="gold")
