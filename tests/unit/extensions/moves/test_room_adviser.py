@@ -100,7 +100,7 @@ def test_the_plan_leaves_the_pools_of_other_plans_alone(cloud: Cloud, adviser: R
     plan = NewPlan(id=new_id(), goal="empty", arguments={}, limits=Limits())
     cloud.database.run(plan_records.insert, plan, cloud.plan("empty", target="h@c#p"))
     assert advice(cloud, adviser, create(60))
-    assert plans.held == [{}]
+    assert plans.held == [{"h@c#p": plan.id}]
     other = NewPlan(id=new_id(), goal="empty", arguments={}, limits=Limits())
     moves = cloud.plan("empty", target="h@b#p")
     assert moves.moves
