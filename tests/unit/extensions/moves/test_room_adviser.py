@@ -97,8 +97,6 @@ def test_the_command_names_a_type_by_its_name_unless_it_demands_nothing(
 
 
 def test_the_plan_leaves_the_pools_of_other_plans_alone(cloud: Cloud, adviser: RoomAdviser, plans: Plans) -> None:
-    plan = NewPlan(id=new_id(), goal="empty", arguments={}, limits=Limits())
-    cloud.database.run(plan_records.insert, plan, cloud.plan("empty", target="h@c#p"))
     assert advice(cloud, adviser, create(60))
     assert plans.held == [{"h@c#p": plan.id}]
     other = NewPlan(id=new_id(), goal="empty", arguments={}, limits=Limits())
