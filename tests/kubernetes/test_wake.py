@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kubernetes.cluster import CLASS, NAMESPACE, SELECTED_NODE, Cluster, wait_until
+from tests.kubernetes.cluster import CLASS, NAMESPACE, Cluster, wait_until
 from tests.kubernetes.installation import Installation
 from tests.kubernetes.provisioner import Provisioner
 
@@ -34,15 +34,18 @@ def bound(cluster: Cluster, provisioner: Provisioner, pod: str) -> Callable[[], 
 def test_a_waiting_pod_goes_when_a_claim_is_released(cluster: Cluster, tonnage: Installation) -> None:
     cluster.add_nodes("n1")
     tonnage.set_capacities(n1="10Gi")
+    provisioner = Provisioner(cluster, n1="10Gi")
     cluster.add_pod("first", a="6Gi")
-    wait_until(lambda: SELECTED_NODE in (cluster.claims()["a"].metadata.annotations or {}), "room is claimed")
+    wait_until(bound(cluster, provisioner, "first"), "the first pod is bound")
     cluster.add_pod("second", b="6Gi")
     wait_until(lambda: cluster.is_refused("second", "pool n1 has 4Gi left of 10Gi"), "the second pod is refused")
     time.sleep(_BACKOFF)
+    claim = cluster.claims()["a"]
     cluster.core.delete_namespaced_persistent_volume_claim("a", NAMESPACE)
+    provisioner.remove(claim)
     cluster.core.delete_namespaced_pod("first", NAMESPACE)
     began = time.monotonic()
-    wait_until(bound(cluster, Provisioner(cluster, n1="10Gi"), "second"), "the second pod is bound")
+    wait_until(bound(cluster, provisioner, "second"), "the second pod is bound")
     took = time.monotonic() - began
     LOG.info("seconds from the end of the pod to the bound pod: %.1f", took)
     assert took < _SOON
