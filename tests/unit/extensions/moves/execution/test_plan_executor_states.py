@@ -295,7 +295,7 @@ def _settings(examples: int, steps: int = 30) -> settings:
 
 
 # An example of 30 steps takes half a second of processor.
-Plans.TestCase.settings = _settings(settings().max_examples // 10, 15)
+Plans.TestCase.settings = _settings(settings().max_examples // 12, 12)
 TestPlans = pytest.mark.timeout(600)(Plans.TestCase)
 
 
