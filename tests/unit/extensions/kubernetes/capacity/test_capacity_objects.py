@@ -11,8 +11,9 @@ from kubernetes import client
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.capacity.capacity_entries import CapacityEntry
-from tonnage.extensions.kubernetes.capacity.capacity_objects import VERSIONS, CapacityObjects, ExistingCapacity
+from tonnage.extensions.kubernetes.capacity.capacity_objects import CapacityObjects, ExistingCapacity
 from tonnage.extensions.kubernetes.cluster import api_connection
+from tonnage.extensions.kubernetes.cluster.objects import CAPACITY_VERSIONS
 
 GIB = 2**30
 ENTRY = CapacityEntry("csi.example.org", "fast", (), 5 * GIB, 2 * GIB)
@@ -52,7 +53,7 @@ def test_sizes_are_bytes_however_the_server_renders_them(raw: dict[str, Any], ca
     assert existing.has_sizes_of(ENTRY) is (most == 2 * GIB)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", CAPACITY_VERSIONS)
 def test_the_newest_version_of_the_cluster_is_used(kube: KubeApi, objects: CapacityObjects, version: str) -> None:
     kube.version = version
     assert objects.list()["items"] == []
