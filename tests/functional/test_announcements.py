@@ -181,9 +181,8 @@ def test_each_applied_report_is_announced_once(tonnage: tuple[Tonnage, Consumer]
     assert len(reported_at) == len("2026-11-21T14:20:00.000000")
 
 
-@pytest.mark.parametrize(
-    ("rounds", "kills"), [(3, {2, 4}), pytest.param(20, set(range(0, 40, 2)), marks=pytest.mark.heavy)]
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize(("rounds", "kills"), [(3, {2, 4}), (20, set(range(0, 40, 2)))])
 def test_each_threshold_crossing_is_announced_once_despite_kills(
     tonnage: tuple[Tonnage, Consumer], rounds: int, kills: set[int]
 ) -> None:

@@ -214,6 +214,7 @@ def test_an_administrator_manages_all_projects_and_pools(cloud: Cloud) -> None:
     cloud.connect("member", "theirs").block_storage.wait_for_delete(volume, interval=0.1, wait=60)
 
 
+@pytest.mark.heavy
 def test_the_clients_find_tonnage_in_the_catalog(cloud: Cloud, tmp_path: pathlib.Path) -> None:
     with Clients(cloud.url, tmp_path, Account(cloud.keystone.url, "admin-ours", PASSWORD, "ours")) as clients:
         user = commands.Cloud(
@@ -270,6 +271,7 @@ def test_a_project_neither_sees_nor_changes_volumes_of_another(cloud: Cloud) -> 
     assert ours.get_limits().absolute.total_volumes_used == used
 
 
+@pytest.mark.heavy
 def test_unknown_tokens_get_503_while_keystone_is_down(cloud: Cloud) -> None:
     known, strange = cloud.token("reader"), cloud.token("reader")
     assert cloud.get("/v3/volumes", known).status_code == 200

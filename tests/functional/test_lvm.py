@@ -117,6 +117,7 @@ def test_thin_figures_follow_the_specification(lvm: lvm_guest.LvmGuest, make: Ma
     assert contract.sizes(driver) == {volume.id: 2, "by-hand": 1}
 
 
+@pytest.mark.heavy
 def test_a_full_thin_pool_takes_no_volumes(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
