@@ -2,6 +2,7 @@
 """Settings, fixtures and reports of all tests."""
 
 import gc
+import logging
 import pathlib
 import sys
 from collections.abc import Generator, Iterator
@@ -80,6 +81,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         files = dict.fromkeys(item.path for item in items if ("functional" in item.path.parts) is functional)
         places |= {file: last * number / len(files) for number, file in enumerate(files)}
     items.sort(key=lambda item: places[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Remove the log handlers that write to the captured streams of earlier tests, which are closed.
+
+    A program that a test runs in its process adds one. Each later message would print an error between other output.
+    """
+    for handler in list(logging.root.handlers):
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
+            logging.root.removeHandler(handler)
 
 
 @pytest.hookimpl(wrapper=True)
