@@ -139,13 +139,13 @@ APPLIED_COLUMNS: Sequence[Column] = (
 
 
 def _outcome(plan: Mapping[str, Any]) -> str:
-    """Return the outcome of a plan in words; what one has not reached is said to be planned."""
+    """Return the outcome of a plan in words; an outcome that is not reached is said to be planned."""
     outcome = plan["outcome"] or ""
     return f"planned: {outcome}" if outcome and plan["state"] in _WITHOUT_GOAL else outcome
 
 
 def _none_stays(plan: Mapping[str, Any]) -> str:
-    """Return the words for no volume that stays, by what the plan has reached."""
+    """Return the words for no volume that stays, by the state of the plan."""
     if plan.get("state") in _WITHOUT_GOAL:
         return "The plan named none."
     return "No volume stays." if plan["is_reached"] else "The plan names none."

@@ -166,7 +166,7 @@ class CinderClient:
         self._request("POST", f"/volumes/{volume_id}/action", _VERSION, body)
 
     def _get(self, path: str, key: str, form: type[T], version: str = _VERSION) -> T:
-        """Return the content of an answer. What is read is always there, so its absence is a fault of the moment."""
+        """Return the content of an answer. The object is always there, so its absence is a fault of the moment."""
         try:
             return self._read(path, key, form, version)
         except errors.NotFound as error:

@@ -94,7 +94,7 @@ class Beats(NamedTuple):
 
 
 class Outcome(enum.Enum):
-    """What the scheduler that has called knows of a command.
+    """The end of a command as the scheduler that sent it knows it.
 
     It is sent, and its call runs; or the call is over, because cinder-volume has answered, has refused it before its
     driver did anything, gives no sign of life, may not have got the command, or has not got it for certain.
@@ -194,7 +194,7 @@ class _Heartbeat:
 
 @dataclass(slots=True)
 class _Watch:
-    """What this scheduler has seen of one step of a growth. ``outcome`` is that of its own call, None before it."""
+    """The observations of a scheduler about a step of a growth. ``outcome`` is that of its own call, None before it."""
 
     since: float
     called: bool = False

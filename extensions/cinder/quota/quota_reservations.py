@@ -71,7 +71,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What is reserved under an identifier, to be renewed. ``expire`` is a time in UTC."""
+    """The reservation under an identifier, to be renewed. ``expire`` is a time in UTC."""
 
     identifier: str
     project_id: str

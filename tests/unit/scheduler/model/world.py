@@ -222,7 +222,7 @@ class World:
                 self.join(agent, self.schedulers[0])
 
     def report_all(self) -> None:
-        """Start all agents, and let the schedulers know what each has."""
+        """Start all agents, and let the schedulers know the volumes of each."""
         self.start_agents()
         # By the second report each agent has been told which storages it shares.
         for _ in range(2):

@@ -239,7 +239,7 @@ class Provisioner:
         """Do the work of a second. ``others`` is the number of other objects that each poll has to write."""
         self.cached = self.lots.randint(self.cached, len(self.versions) - 1)
         if now % 60 == 0:
-            # What waits in the queue is not put there again.
+            # An object that waits in the queue is not put there again.
             missing = max(0, others - self.queue.count(-1))
             place = self.lots.randint(0, missing)
             self.queue += [-1] * place + [now] + [-1] * (missing - place)
