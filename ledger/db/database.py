@@ -546,7 +546,22 @@ def create_engine(
     if file := sqlite_file.path_of(engine.url):
         sqlite_file.OpenFile(file).attach(engine)
     exc_filters.register_engine(engine)
+    event.remove(engine, "handle_error", exc_filters.handler)
+    event.listen(engine, "handle_error", _translate, retval=True)
     return engine
+
+
+def _translate(context: sa.engine.ExceptionContext) -> BaseException | None:
+    """Return the error of oslo.db for an error of the driver.
+
+    An error of the first statements of a connection stays as it is. SQLAlchemy makes these statements on a connection
+    without ``info``, where oslo.db's function fails; and SQLAlchemy takes its NotImplementedError for the answer of a
+    database that lacks a feature.
+    """
+    with contextlib.suppress(NotImplementedError):
+        translated: BaseException | None = exc_filters.handler(context)
+        return translated
+    return None
 
 
 def _missing_library(url: sa.URL, error: ImportError) -> str:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic import script
+from sqlalchemy import event
 
 from tests.servers import ledger_schema
 from tonnage import extension
@@ -207,3 +209,23 @@ def test_a_migration_creates_the_default_volume_type(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         [row] = connection.execute(sa.select(models.table(models.VolumeType)))
     assert (row.name, row.description, row.is_public) == (volume_types.DEFAULT, "Default Volume Type", True)
+
+
+def test_the_reason_is_named_for_which_a_server_ends_a_new_connection(postgresql_url: str) -> None:
+    """A server that shuts down ends connections before SQLAlchemy's first statements."""
+    engine = database.create_engine(postgresql_url)
+
+    def end(connection: psycopg.Connection[object], record: object) -> None:
+        with psycopg.connect(connection.info.dsn) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.info.backend_pid])
+
+    event.listen(engine, "connect", end, insert=True)
+    expected = (
+        r"^the database that \[database\] connection names cannot be used: .*terminating connection due to "
+        "administrator command"
+    )
+    with pytest.raises(errors.ConfigurationError, match=expected):
+        schema.current(engine)
+    event.remove(engine, "connect", end)
+    assert isinstance(schema.current(engine), dict)
+    engine.dispose()
