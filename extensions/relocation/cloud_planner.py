@@ -43,17 +43,15 @@ class CloudPlanner:
         self._table: PoolTable | None = None
         self._type_of: Mapping[str, str | None] = {}
 
-    def plan(self, query: PlanQuery) -> MovePlan:
-        """Return a plan for a goal, by all volumes of the cloud.
-
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown goal or wrong arguments,
-        :class:`~tonnage.capacity.errors.NotFound` for a pool or a backend that is not there, and the errors of
-        :class:`~tonnage.extensions.relocation.cinder_client.CinderClient`.
-        """
-        return self.plan_beside(query, {})
-
     def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
-        """Return a plan that uses no pool of ``held``. Raises the errors of :meth:`plan`."""
+        """Return a plan for a goal, by all volumes of the cloud, that uses no pool of ``held``.
+
+        ``held`` maps the pools of other plans to the ids of these plans. Raises
+        :class:`~tonnage.capacity.errors.InvalidInput` for an unknown goal or wrong arguments,
+        :class:`~tonnage.capacity.errors.NotFound` for a pool or a backend that is not there,
+        :class:`~tonnage.capacity.errors.Unavailable` as long as a backend that takes volumes shows no pool, and the
+        errors of :class:`~tonnage.extensions.relocation.cinder_client.CinderClient`.
+        """
         if query.arguments.get(KEEP_FORECAST):
             raise errors.InvalidInput(
                 f"{KEEP_FORECAST} is true, and the pools of a cloud have no forecasts: neither Cinder nor the watch "
@@ -63,6 +61,7 @@ class CloudPlanner:
         self._types = self._client.types()
         # Pools before volumes: a volume that comes in between counts as in flight.
         figures = self.figures()
+        figures.require_reports()
         volumes = self._client.volumes()
         self._type_of = {volume.id: volume.volume_type for volume in volumes}
         sums, held_pools = cloud_volumes.sums(volumes), self._held_pools()

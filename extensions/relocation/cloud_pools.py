@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from tonnage.capacity import errors
 from tonnage.capacity.pool_stats import ALLOCATED, PoolStats
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -27,6 +28,9 @@ _UNFINISHED = frozenset({"creating", "downloading", "extending", "restoring-back
 
 #: The capacity in flight that Tonnage as Cinder's scheduler shows.
 _IN_FLIGHT = "in_flight_capacity_gb"
+
+#: Most backends that an error names.
+_MOST_BACKENDS = 5
 
 #: Most seconds before now from which on changes of volumes are looked at.
 _LONGEST_AGE = 3600.0
@@ -54,6 +58,31 @@ class Figures:
     def is_cluster(self, pool: str) -> bool:
         """Return whether a pool belongs to a cluster of volume services."""
         return any(service.cluster == backend_of(pool) for service in self.services)
+
+    def require_reports(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` if pools are missing that take volumes.
+
+        Cinder's scheduler shows the pools of a backend that is up, enabled and not frozen once it has reported to it.
+        After a restart of the scheduler that may take as long as the interval of reports.
+        """
+        shown = {backend_of(row.name) for row in self.pools}
+        silent = sorted(
+            {
+                name
+                for row in self.services
+                if row.state == "up" and row.status == "enabled" and not row.frozen
+                if (name := row.cluster or row.host) not in shown
+            }
+        )
+        if not silent:
+            return
+        rest = len(silent) - _MOST_BACKENDS
+        names = ", ".join(silent[:_MOST_BACKENDS]) + (f" and {rest} more" if rest > 0 else "")
+        raise errors.Unavailable(
+            f"Cinder's scheduler shows no pool of {names} yet, up and enabled: a plan would be one for a part of the "
+            "cloud; wait for a report (backend_stats_polling_interval in cinder.conf), or disable a backend that sends "
+            f"none: openstack volume service set --disable {silent[0]} cinder-volume"
+        )
 
     def hidden(self, names: Iterable[str], pools: Iterable[str]) -> list[str]:
         """Return the pools among ``names`` that Cinder's scheduler does not show, although their services are there.

@@ -45,6 +45,9 @@ _GOAL_LOOK, _GOAL_FACTOR = 60.0, 50.0
 #: The beginning of a message about these.
 _WAITS_FOR_MOVE = "waits for the move of volume"
 
+#: The beginning of a message about a plan that can neither be made anew nor compared with its goal now.
+_WAITS_FOR_PLAN = "waits until it can be planned"
+
 #: Most steps that are read at once to find those that begin.
 _PAGE = 100
 
@@ -59,7 +62,10 @@ class Planner(Protocol):
     """Makes plans."""
 
     def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
-        """Return a plan for a goal that uses no pool of other plans."""
+        """Return a plan for a goal that uses no pool of other plans.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` while it cannot be made, and the errors of :meth:`model`.
+        """
 
     def model(self, query: PlanQuery) -> PoolModel:
         """Return a model of the pools as they are now, for the options of a plan.
@@ -328,7 +334,7 @@ class PlanExecutor:
         if not has_progress and not self._is_within_hours(plan):
             return
         try:
-            new_plan = self._planner.plan_beside(_query(plan), held)
+            new_plan = self._new_plan(plan, held)
         except _WRONG_ARGUMENTS as error:
             self._end(plan, tables.FAILED, error.message)
             return
@@ -357,10 +363,24 @@ class PlanExecutor:
             return None
         with self._database.reading() as session:
             held = plan_records.held_by_others(session, plan.id)
-        new_plan = self._planner.plan_beside(_query(plan), held)
+        new_plan = self._new_plan(plan, held)
         ended = self._clocks.monotonic()
         self._next_goal_look[plan.id] = ended + max(_GOAL_LOOK, _GOAL_FACTOR * (ended - began))
         return new_plan.outcome if new_plan.is_reached and not new_plan.moves else None
+
+    def _new_plan(self, plan: MovePlanRow, held: Mapping[str, str]) -> MovePlan:
+        """Return a plan made anew. While that is impossible it is recorded that the plan waits, and why."""
+        try:
+            new_plan = self._planner.plan_beside(_query(plan), held)
+        except errors.DatabaseUnreachable:
+            raise
+        except errors.Unavailable as error:
+            if plan.message != (message := f"{_WAITS_FOR_PLAN}: {error.message}"):
+                self._database.run(plan_records.tell, plan.id, message)
+            raise
+        if (plan.message or "").startswith(_WAITS_FOR_PLAN):
+            self._database.run(plan_records.tell, plan.id, None)
+        return new_plan
 
     def _possible(self, plan: MovePlanRow, seconds: float) -> float:
         """Return how many of the last ``seconds`` the plan could have used: within its hours, and with an executor

@@ -54,6 +54,8 @@ class CloudApi:
         self.snapshots: list[tuple[str, str]] = []
         self.types: dict[str, dict[str, str]] = {"__DEFAULT__": {}}
         self.page, self.status = 1000, 0
+        #: The backends that have not reported since Cinder's scheduler has begun.
+        self.silent: set[str] = set()
         self.requests: list[tuple[str, str, Any]] = []
         #: The pools for which Cinder's scheduler has no room, and the volumes that it has ordered to move.
         self.refused: set[str] = set()
@@ -135,8 +137,12 @@ class CloudApi:
         return 404, {"itemNotFound": {"code": 404, "message": f"{path} could not be found."}}
 
     def _is_shown(self, pool: str) -> bool:
-        """Return whether Cinder's scheduler shows a pool: those of services that are enabled, up and not frozen."""
+        """Return whether Cinder's scheduler shows a pool: those of services that are enabled, up and not frozen, and
+        that have reported.
+        """
         backend = pool.partition("#")[0]
+        if backend in self.silent:
+            return False
         services = [row for host, row in self.services.items() if row.get("cluster", host) == backend]
         return any(
             (row["status"], row["state"], row.get("frozen", False)) == ("enabled", "up", False) for row in services

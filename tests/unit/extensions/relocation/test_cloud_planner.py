@@ -20,7 +20,7 @@ def api() -> CloudApi:
 def plan(api: CloudApi, goal: str, retype: dict[str, str] | None = None, **arguments: Any) -> MovePlan:
     options = Choices(cloud=CLOUD, retype=retype or {}).as_options()
     world = CloudWorld(api)
-    return world.planner.plan(PlanQuery(goal=goal, arguments=arguments, options=options))
+    return world.planner.plan_beside(PlanQuery(goal=goal, arguments=arguments, options=options), {})
 
 
 def moves(made: MovePlan) -> list[tuple[int, str, str]]:
@@ -87,7 +87,7 @@ def test_volumes_leave_a_backend_that_their_type_demands_by_another_type(api: Cl
     world = CloudWorld(api)
     choices = Choices(cloud=CLOUD, retype={"gold": "silver"})
     query = PlanQuery(goal="empty", arguments={"target": A}, options=choices.as_options())
-    made = world.planner.plan(query)
+    made = world.planner.plan_beside(query, {})
     assert moves(made) == [(10, A, C)]
     assert world.planner.new_types(made, choices) == {1: "silver"}
 
@@ -110,7 +110,7 @@ def test_a_planner_without_a_database_plans_too(api: CloudApi) -> None:
     api.add(A, 30)
     planner = CloudPlanner(CloudWorld(api).client, rules(), 20.0, INTERVAL, now=lambda: api.now)
     query = PlanQuery(goal="empty", arguments={"target": A}, options=Choices(cloud=CLOUD).as_options())
-    assert moves(planner.plan(query)) == [(30, A, B)]
+    assert moves(planner.plan_beside(query, {})) == [(30, A, B)]
     assert planner.model(query).level(A).promised_gb == 30
     assert planner.volumes(query).of(B) == []
 
@@ -126,3 +126,42 @@ def test_a_cloud_without_pools_has_no_plan(api: CloudApi) -> None:
         match="the pools of a cloud have no forecasts: neither Cinder nor",
     ):
         plan(api, "empty", target=A, keep_forecast=True)
+
+
+@pytest.mark.parametrize("goal", ["balance", "empty", "fit", "relieve"])
+def test_no_plan_is_made_before_each_backend_that_takes_volumes_has_reported(goal: str) -> None:
+    """Cinder's scheduler has been restarted."""
+    arguments = {"empty": {"target": A}, "fit": {"size": 1}, "relieve": {"pool": A, "below": 1}}.get(goal, {})
+    api = CloudApi({A: 100, B: 40, C: 30, "h@d#p": 30})
+    api.add(A, 10)
+    api.silent = {"h@b", "h@c"}
+    expected = (
+        "shows no pool of h@b, h@c yet, up and enabled: .* wait for a report .*, or disable a backend that sends none: "
+        "openstack volume service set --disable h@b cinder-volume$"
+    )
+    with pytest.raises(errors.Unavailable, match=expected):
+        plan(api, goal, **arguments)
+    api.services["h@b"] |= {"frozen": True}
+    api.services["h@c"] |= {"status": "disabled"}
+    assert plan(api, goal, **arguments).goal
+    api.services["h@c"] |= {"status": "enabled", "state": "down"}
+    assert plan(api, goal, **arguments).goal
+    api.services["h@c"] |= {"state": "up"}
+    with pytest.raises(errors.Unavailable, match="shows no pool of h@c yet"):
+        plan(api, goal, **arguments)
+    api.silent.clear()
+    assert plan(api, goal, **arguments).goal
+
+
+def test_a_cluster_has_reported_when_one_of_its_services_has(api: CloudApi) -> None:
+    api.services |= {f"h{number}@d": {"status": "enabled", "state": "up", "cluster": "k@d"} for number in range(2)}
+    with pytest.raises(errors.Unavailable, match="shows no pool of k@d yet"):
+        plan(api, "balance")
+    api.pools["k@d#p"] = {"total": 10}
+    assert plan(api, "balance").goal.startswith("balance 4 pools")
+
+
+def test_an_error_about_many_backends_without_a_report_names_the_first(api: CloudApi) -> None:
+    api.services |= {f"h@s{number}": {"status": "enabled", "state": "up"} for number in range(7)}
+    with pytest.raises(errors.Unavailable, match="no pool of h@s0, h@s1, h@s2, h@s3, h@s4 and 2 more yet"):
+        plan(api, "balance")

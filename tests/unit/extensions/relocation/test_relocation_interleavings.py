@@ -71,7 +71,8 @@ class Play:
 
     def turn(self) -> None:
         """Let one thing happen."""
-        action = self.draw.choice(["work"] * 6 + ["time"] * 3 + ["older", "user", "refuse", "accept"])
+        others = ["older", "user", "refuse", "accept", "restart", "report"]
+        action = self.draw.choice(["work"] * 6 + ["time"] * 3 + others)
         volume_id = self.draw.choice(sorted(self.api.volumes))
         if action == "work":
             number = self.draw.randrange(2)
@@ -95,11 +96,17 @@ class Play:
             self.api.refused.add(self.draw.choice([B, C]))
         elif action == "accept":
             self.api.refused.clear()
+        elif action == "restart":
+            # Cinder's scheduler forgets all reports.
+            self.api.silent = set(self.api.services)
+        elif action == "report" and self.api.silent:
+            self.api.silent.remove(self.draw.choice(sorted(self.api.silent)))
         self.check()
 
     def end(self) -> str:
         """Let nothing go wrong any more, and return the state of the plan at the end."""
         self.api.refused.clear()
+        self.api.silent.clear()
         for volume_id, volume in self.api.volumes.items():
             if volume["group_id"] and volume_id not in self.api.targets:
                 self.api.change(volume_id, group_id=None)
