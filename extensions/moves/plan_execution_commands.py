@@ -62,7 +62,7 @@ _PLAN_COLUMNS: Sequence[Column] = (
         "seconds_left",
         lambda row: row["seconds_left"],
         "time left",
-        lambda row: plan_commands.duration(row["seconds_left"]),
+        lambda row: _time_left(row),
         is_long=True,
     ),
     Column("message", lambda row: row["message"], "message", width=60, is_long=True),
@@ -72,6 +72,12 @@ _PLAN_COLUMNS: Sequence[Column] = (
     Column("created_at", lambda row: row["created_at"]),
     Column("ended_at", lambda row: row["ended_at"]),
 )
+
+
+def _time_left(plan: Mapping[str, Any]) -> str:
+    """Return the time that is left in words: within the hours of the plan, if it has some."""
+    text, hours = plan_commands.duration(plan["seconds_left"]), plan["limits"].get("hours")
+    return f"{text} in the hours {hours}" if text and hours else text
 
 
 def _limits(plan: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 """The plans that users see before they are carried out, and the start of those that are."""
 
 import logging
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,8 +24,8 @@ LOG = logging.getLogger(__name__)
 class PlanMaker(Protocol):
     """Makes plans."""
 
-    def plan(self, query: PlanQuery) -> MovePlan:
-        """Return a plan for a goal."""
+    def plan_beside(self, query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
+        """Return a plan for a goal that uses no pool of ``held``, the pools of other plans with their ids."""
 
 
 class PlanStarter:
@@ -41,9 +43,17 @@ class PlanStarter:
     def preview(self, query: PlanQuery) -> MovePlan:
         """Return a plan with an estimate of its time within the limits of the options.
 
-        Raises the errors of :meth:`~tonnage.extensions.moves.planner.Planner.plan`.
+        Its outcome names the unfinished plans that have to end before it can be carried out. Raises the errors of
+        :meth:`~tonnage.extensions.moves.planner.Planner.plan_beside`.
         """
-        return self._timed(self._planner.plan(query), self._limits)
+        plan, held = self._plan(query)
+        users: dict[str, list[str]] = defaultdict(list)
+        for pool in sorted(plan.used_pools & held.keys()):
+            users[held[pool]].append(pool)
+        if plan.moves and users:
+            others = " and ".join(f"plan {plan_id} uses {', '.join(pools)}" for plan_id, pools in users.items())
+            plan = replace(plan, outcome=f"{plan.outcome}; {others}: 'plan apply' is refused until that has ended")
+        return self._timed(plan, self._limits)
 
     def apply(self, message: ApplyPlan) -> MovePlan:
         """Return a plan, which is carried out from now on unless it has no moves.
@@ -52,7 +62,7 @@ class PlanStarter:
 
         Raises :class:`~tonnage.capacity.errors.Conflict` if it shares a pool with an unfinished plan,
         :class:`~tonnage.capacity.errors.InvalidInput` for limits that are none, and the errors of
-        :meth:`~tonnage.extensions.moves.planner.Planner.plan`.
+        :meth:`~tonnage.extensions.moves.planner.Planner.plan_beside`.
         """
         limits = self._limits.changed(message.limits)
         if (recorded := self._recorded(message.plan_id)) is not None:
@@ -67,7 +77,7 @@ class PlanStarter:
             mover=self._mover,
             mover_options=message.query.options or None,
         )
-        plan = self._timed(self._planner.plan(message.query), limits)
+        plan = self._timed(self._plan(message.query)[0], limits)
         if not plan.moves:
             return plan
         is_new: bool = self._database.run_past_duplicates(self._insert, new_plan, plan)
@@ -77,6 +87,17 @@ class PlanStarter:
         self._events.commit()
         LOG.info("Plan %s (%s) begins: %s", new_plan.id, plan.goal, plan.amount)
         return plan
+
+    def _plan(self, query: PlanQuery) -> tuple[MovePlan, Mapping[str, str]]:
+        """Return a plan, and the pools of unfinished plans with their ids.
+
+        It leaves these pools alone if it reaches its goal so.
+        """
+        with self._database.reading() as session:
+            held = plan_records.held_by_others(session, "")
+        if held and (plan := self._planner.plan_beside(query, held)).is_reached:
+            return plan, held
+        return self._planner.plan_beside(query, {}), held
 
     def _recorded(self, plan_id: str) -> MovePlan | None:
         with self._database.reading(snapshot=True) as session:

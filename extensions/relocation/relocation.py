@@ -13,6 +13,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.moves import options as move_options
 from tonnage.extensions.moves.execution.plan_executor import Clocks, PlanExecutor
 from tonnage.extensions.moves.plan_start import PlanStarter
+from tonnage.extensions.moves.planning.plan import MovePlan, PlanQuery
 from tonnage.extensions.moves.records import plan_records, plan_retention
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.relocation import plan_choices, relocation_options
@@ -57,6 +58,10 @@ class Relocation:
         if self._database is None:
             raise errors.ConfigurationError("plans are carried out with a database: set [database] connection")
         return self._database
+
+    def preview(self, query: PlanQuery) -> MovePlan:
+        """Return a plan that is not carried out. With a database its outcome names the plans that keep it from that."""
+        return self.planner.plan_beside(query, {}) if self._database is None else self.starter().preview(query)
 
     def starter(self) -> PlanStarter:
         """Return the starter of plans."""

@@ -124,7 +124,7 @@ class CloudPlan(plan_commands.Plan):
         goal = goal_arguments.read(self._parser, parsed_args, self.subcommands)
         relocation, _, _ = connect(self, parsed_args)
         choices = choices_of(relocation.client, parsed_args)
-        plan = relocation.planner.plan(PlanQuery(**goal, options=choices.as_options()))
+        plan = relocation.preview(PlanQuery(**goal, options=choices.as_options()))
         if parsed_args.formatter == _COMMANDS:
             figures = relocation.planner.figures()
             clusters = {move.target for move in plan.moves if figures.is_cluster(move.target)}

@@ -48,8 +48,11 @@ const movers = { tonnage: "Tonnage", cinder: "Cinder" };
 
 const isUnfinished = ({ ended_at: ended }) => ended === null;
 
-function timeLeft({ seconds_left: seconds }) {
-  if (seconds === null) return "not known";
+// The time that is left: within the hours of the plan, if it has some.
+const timeLeft = ({ seconds_left: seconds, limits: { hours } }) =>
+  seconds === null ? "not known" : `${duration(seconds)}${hours ? ` in the hours ${hours}` : ""}`;
+
+function duration(seconds) {
   if (seconds < 60) return `${Math.ceil(seconds)} s`;
   const minutes = Math.round(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;

@@ -248,3 +248,14 @@ def test_wrong_limits_and_unknown_plans_are_errors(rest_api: RestApi, capsys: py
     assert "the first from 0 to 23 and the second from 0 to 24" in capsys.readouterr().err
     with pytest.raises(errors.NotFound, match="plan none could not be found; 'tonnage plan list' lists the plans"):
         run("plan show none", rest_api)
+
+
+def test_the_time_that_is_left_is_one_within_the_hours_of_the_plan() -> None:
+    """A plan that waits for its hours ends after them."""
+    [column] = [column for column in plan_execution_commands.PlanList.columns if column.key == "seconds_left"]
+    for seconds, hours, text in (
+        (1500.0, "22-06", "25 min in the hours 22-06"),
+        (1500.0, "", "25 min"),
+        (None, "22-06", ""),
+    ):
+        assert column.text({"seconds_left": seconds, "limits": {"hours": hours}}) == text

@@ -2,6 +2,8 @@
 """The start of plans."""
 
 import logging
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.extensions.moves.clouds import Cloud
+from tests.unit.extensions.moves.clouds import Cloud, moves_of
 from tests.unit.extensions.moves.records.test_plan_progress import set_times
 from tests.unit.ledger.records import new_id
 from tonnage.capacity import errors
@@ -64,16 +66,16 @@ def test_a_plan_that_another_scheduler_has_recorded_meanwhile_is_the_answer(clou
     order = message("h@a#p")
     late = starter(cloud)
     first: list[MovePlan] = []
-    make = late._planner.plan
+    make = late._planner.plan_beside
 
-    def plan(query: PlanQuery) -> MovePlan:
-        made = make(query)
+    def plan(query: PlanQuery, held: Mapping[str, str]) -> MovePlan:
+        made = make(query, held)
         if not first:
             first.append(starter(cloud).apply(order))
             return replace(made, outcome="another one")
         return made
 
-    late._planner.plan = plan  # type: ignore[method-assign]
+    late._planner.plan_beside = plan  # type: ignore[method-assign]
     assert late.apply(order) == first[0]
 
 
@@ -101,3 +103,39 @@ def test_a_plan_without_moves_or_with_wrong_limits_is_not_recorded(cloud: Cloud)
     with pytest.raises(errors.InvalidInput, match="moves is 0"):
         starter(cloud).apply(message("h@a#p", moves=0))
     assert cloud.database.run(plan_records.open_plans) == []
+
+
+def test_a_plan_leaves_the_pools_of_other_plans_alone_if_it_reaches_its_goal_so() -> None:
+    cloud = Cloud().add("a", 100, [30]).add("b", 200).add("c", 100).add("d", 100, [20])
+    first, second = message("h@a#p"), message("h@d#p")
+    assert moves_of(starter(cloud).preview(second.query)) == [(20, "d", "b")]
+    assert moves_of(starter(cloud).apply(first)) == [(30, "a", "b")]
+    for plan in (starter(cloud).preview(second.query), starter(cloud).apply(second)):
+        assert (moves_of(plan), plan.outcome) == ([(20, "d", "c")], "h@d#p becomes empty")
+
+
+@pytest.mark.parametrize("goal", ["empty", "fit", "relieve", "balance"])
+def test_a_plan_that_needs_the_pools_of_another_one_says_so_and_is_refused(goal: str) -> None:
+    """Two administrators."""
+    cloud = Cloud().add("a", 100, [30, 60]).add("b", 60, [10]).add("c", 100, [80])
+    first = message("h@b#p")
+    assert moves_of(starter(cloud).apply(first)) == [(10, "b", "c")]
+    arguments = {
+        "empty": {"target": "h@b#p"},
+        "fit": {"size": 60},
+        "relieve": {"pool": "h@a#p", "below": 60},
+        "balance": {"points": 5},
+    }
+    order = replace(message(""), query=PlanQuery(goal=goal, arguments=arguments[goal]))
+    preview = starter(cloud).preview(order.query)
+    assert preview.moves
+    assert re.search(
+        rf"; plan {first.plan_id} uses h@b#p(, h@c#p)?: 'plan apply' is refused until that", preview.outcome
+    )
+    expected = rf"pool h@[bc]#p is used by plan {first.plan_id} \(empty h@b#p\), which is running: wait for its end, or"
+    with pytest.raises(errors.Conflict, match=expected):
+        starter(cloud).apply(order)
+    cloud.database.run(plan_records.stop, first.plan_id)
+    cloud.database.run(plan_records.release, first.plan_id)
+    assert "uses" not in starter(cloud).preview(order.query).outcome
+    assert starter(cloud).apply(order).moves

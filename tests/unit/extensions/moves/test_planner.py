@@ -20,7 +20,7 @@ def test_a_plan_is_made_on_a_copy_of_the_pools() -> None:
     snapshots: Any = SimpleNamespace(take=lambda: Snapshot(cloud.table, cloud.rules, 20.0, {}, "nova"))
     planner = Planner(cloud.database, snapshots)
     query = PlanQuery(goal="empty", arguments={"target": "h@a#p"})
-    assert moves_of(planner.plan(query)) == moves_of(planner.plan(query)) == [(30, "a", "b")]
+    assert moves_of(planner.plan_beside(query, {})) == moves_of(planner.plan_beside(query, {})) == [(30, "a", "b")]
     assert (cloud.table.row(1).claimed, cloud.table.row(1).allocated) == (0, 0)
 
 
@@ -39,7 +39,7 @@ def planner(cloud: Cloud, growth: Mapping[str, tuple[float | None, float | None]
 
 
 def moves(cloud: Cloud, growth: Mapping[str, tuple[float | None, float | None]], goal: str, **arguments: Any) -> Any:
-    return moves_of(planner(cloud, growth).plan(PlanQuery(goal=goal, arguments=arguments)))
+    return moves_of(planner(cloud, growth).plan_beside(PlanQuery(goal=goal, arguments=arguments), {}))
 
 
 def test_room_is_kept_for_the_forecasts_of_pools_if_the_plan_says_so() -> None:
@@ -66,14 +66,31 @@ def test_made_room_outlasts_the_growth() -> None:
     assert moves(cloud, {"a": (5.0, None)}, "relieve", pool="h@a#p", below=80, keep_forecast=True) == [(10, "a", "c")]
 
 
+def test_a_plan_names_the_pools_without_a_forecast() -> None:
+    cloud = Cloud().add("a", 100, [30]).add("b", 100)
+
+    def outcome(*pools: str, is_kept: bool = True) -> str:
+        growth = dict.fromkeys(pools, (1.0, None))
+        query = PlanQuery(goal="empty", arguments={"target": "h@a#p", "keep_forecast": is_kept})
+        return planner(cloud, growth).plan_beside(query, {}).outcome
+
+    assert outcome("a", "b") == outcome(is_kept=False) == "h@a#p becomes empty"
+    assert outcome() == "h@a#p becomes empty; no pool has a forecast yet, so no room is kept"
+    assert outcome("b") == "h@a#p becomes empty; no room is kept for the growth of h@a#p: no forecast exists"
+    for name in "cdefgh":
+        cloud.add(name, 1)
+    names = "h@a#p, h@c#p, h@d#p, h@e#p, h@f#p and 2 more"
+    assert outcome("b") == f"h@a#p becomes empty; no room is kept for the growth of {names}: no forecast exists"
+
+
 def test_without_forecasts_no_room_can_be_kept_for_them() -> None:
     cloud = Cloud().add("a", 100, [30]).add("b", 100)
     query = PlanQuery(goal="empty", arguments={"target": "h@a#p", "keep_forecast": True})
     with pytest.raises(errors.InvalidInput, match="keep_forecast needs forecasts, and no enabled extension makes them"):
-        planner(cloud, None).plan(query)
+        planner(cloud, None).plan_beside(query, {})
     query = PlanQuery(goal="empty", arguments={"target": "h@a#p", "keep_forecast": "yes"})
     with pytest.raises(errors.InvalidInput, match="keep_forecast is 'yes': expected true or false"):
-        planner(cloud, {}).plan(query)
+        planner(cloud, {}).plan_beside(query, {})
 
 
 def test_the_moves_of_such_a_plan_keep_the_room_too() -> None:

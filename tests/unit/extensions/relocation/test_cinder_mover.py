@@ -35,7 +35,7 @@ class Started:
         )
         self.plan_id = new_plan.id
         run = self.world.database.run
-        run(plan_records.insert, new_plan, self.world.planner.plan(query))
+        run(plan_records.insert, new_plan, self.world.planner.plan_beside(query, {}))
         self.world.planner.model(query)
         [volume] = self.world.planner.volumes(query).read([volume_id]).values()
         run(plan_records.start, self.plan_id, [1], {1: volume.state})

@@ -116,6 +116,32 @@ def test_a_backend_that_goes_away_while_its_last_volume_moves_is_empty(api: Clou
     assert plans.state(plan_id) == ("finished", "h@a has no volume")
 
 
+@pytest.mark.parametrize("silent", [{"h@a"}, {"h@b"}, {"h@c"}, {"h@b", "h@c"}])
+def test_a_running_plan_waits_for_the_reports_to_a_scheduler_that_was_restarted(
+    api: CloudApi, silent: set[str]
+) -> None:
+    ids = [api.add(A, 10) for _ in range(3)]
+    plans = Plans(api)
+    plan_id = plans.apply("empty", {"moves": 1}, target=A)
+    plans.run(0)
+    api.silent = silent
+    executor = plans.new_process().executor()
+    executor._timeout = 0.0
+    for _ in range(5):
+        api.pass_time(65)
+        executor._next_goal_look[plan_id] = 0.0
+        executor.work()
+    state, message = plans.state(plan_id)
+    names = ", ".join(sorted(silent))
+    expected = f"waits until it can be planned: Cinder's scheduler shows no pool of {names} yet"
+    assert (state, str(message).startswith(expected)) == ("running", True), message
+    assert A in api.places().values()
+    api.silent = set()
+    plans.run(60)
+    assert plans.state(plan_id) == ("finished", f"{A} has no volume")
+    assert sorted(plans.orders()) == sorted(ids), "each once"
+
+
 def test_plans_that_ended_long_ago_are_deleted(api: CloudApi) -> None:
     api.add(A, 10)
     plans = Plans(api)
@@ -260,6 +286,17 @@ def test_the_database_that_is_away_is_waited_for_longer_and_longer(
 
     plans.relocation.run(lambda: True, sleep)
     assert pauses == [10, 20, 40, 60, 60]
+
+
+def test_a_plan_that_is_only_shown_names_the_plan_that_keeps_it_from_its_start(api: CloudApi) -> None:
+    api.add(A, 10)
+    plans = Plans(api)
+    query = PlanQuery(goal="empty", arguments={"target": A}, options=Choices(cloud=CLOUD).as_options())
+    assert plans.relocation.preview(query).outcome == f"{A} becomes empty"
+    plan_id = plans.apply("empty", target=A)
+    expected = f"{A} becomes empty; plan {plan_id} uses {A}, {B}: 'plan apply' is refused until that has ended"
+    assert plans.relocation.preview(query).outcome == expected
+    assert Relocation(configuration(), plans.world.client, None).preview(query).moves
 
 
 def test_a_database_is_needed_and_has_the_plans_of_one_cloud(api: CloudApi) -> None:
