@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.cinder import operations, sites
@@ -290,3 +291,34 @@ def test_a_type_that_demands_the_backend_is_changed_on_the_way(keystone_site: Op
     wait_for(lambda: stored(cinder) == in_rows(cinder), "the files are those of the rows")
     [plan] = keystone_site.rows("list")
     assert len(plan["user"]) == 32, "the id of the account"
+
+
+def test_no_plan_is_made_before_all_backends_have_reported_to_a_new_scheduler(
+    mariadb_server: MariaDB, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path, connection: str
+) -> None:
+    # A service that is suspended stays up.
+    shape = replace(SHAPE, more={"service_down_time": "1800"})
+    with sites.stock(mariadb_server, rabbitmq_server, shape) as cinder:
+        operator = Operator(cinder, tmp_path, connection)
+        cinder.end_service("scheduler0", signal.SIGKILL)
+        silent = psutil.Process(cinder.services["volume"].pid).children()[-1]
+        silent.suspend()
+        try:
+            cinder.start_scheduler()
+            wait_for(lambda: len(shown(cinder)) == 2, "two backends have reported")
+            [missing] = {"real@b1", "real@b2", "real@b3"} - shown(cinder)
+            with operator.start("balance") as process:
+                _, problems = process.communicate(timeout=_PATIENCE)
+        finally:
+            silent.resume()
+        assert process.returncode == 1
+        assert f"shows no pool of {missing} yet, up and enabled" in problems
+        wait_for(lambda: len(shown(cinder)) == 3, "all backends have reported")
+        operator.run("balance")
+
+
+def shown(cinder: Cinder) -> set[str]:
+    """Return the backends whose pools Cinder's scheduler shows."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return {row["name"].partition("#")[0] for row in cinder.request("GET", "/scheduler-stats/get_pools")["pools"]}
+    return set()

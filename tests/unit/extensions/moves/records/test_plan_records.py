@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of plans: which changes they allow."""
 
+import re
+import threading
+from concurrent import futures
+
 import pytest
 
+from tests.servers import ledger_schema
 from tests.unit.extensions.moves.clouds import Cloud
 from tests.unit.ledger.records import new_id
 from tonnage.capacity import errors
+from tonnage.extensions.moves.planning.plan import MovePlan
 from tonnage.extensions.moves.records import plan_records, tables
 from tonnage.extensions.moves.records.plan_limits import Limits
 from tonnage.extensions.moves.records.plan_records import NewPlan
+from tonnage.ledger.db.database import create_engine
 
 
 @pytest.fixture
@@ -129,6 +136,36 @@ def test_a_plan_with_a_held_pool_leaves_no_row(cloud: Cloud) -> None:
         start_plan(cloud)
     with cloud.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM move_plans").scalar() == 1
+
+
+def test_of_two_plans_that_begin_together_one_is_refused_on_each_database(ledger_url: str) -> None:
+    """Two administrators ask two schedulers at the same moment, for the same pools: neither waits for the other one."""
+    engine = create_engine(ledger_url)
+    ledger_schema.create(engine)
+    cloud = Cloud(engine=engine).add("a", 100, [30]).add("b", 30, [20]).add("c", 40)
+    plans = [cloud.plan("empty", target="h@a#p"), cloud.plan("empty", target="h@b#p")]
+    assert len(plans[0].used_pools & plans[1].used_pools) == 1
+    together = threading.Barrier(2, timeout=60)
+
+    def begin(plan: MovePlan) -> str:
+        new_plan = NewPlan(id=new_id(), goal="empty", arguments={}, limits=Limits())
+        together.wait()
+        try:
+            assert cloud.database.run(plan_records.insert, new_plan, plan)
+        except errors.Conflict as error:
+            return error.message
+        return new_plan.id
+
+    with futures.ThreadPoolExecutor(2) as threads:
+        for _ in range(10):
+            first, second = threads.map(begin, plans)
+            begun, refusal = (first, second) if len(first) < len(second) else (second, first)
+            [row] = cloud.database.run(plan_records.open_plans)
+            assert row.id == begun
+            assert re.search(f"is used by plan {begun} .*: wait for its end, or stop it$", refusal)
+            cloud.database.run(plan_records.stop, begun)
+            assert cloud.database.run(plan_records.release, begun)
+    engine.dispose()
 
 
 def test_steps_are_read_by_state_page_and_number(cloud: Cloud) -> None:
