@@ -138,22 +138,19 @@ def show(tonnage: Deployment, plan_id: str) -> Any:
 def begin(tonnage: Deployment, body: dict[str, Any]) -> tuple[str, int]:
     """Start a plan, and return its id and the number of its moves.
 
-    If the schedulers have not planned within the time in which the API waits for them, the plan is looked up.
+    Without an answer within the time in which the API waits for the schedulers, the request may have expired, or its
+    plan is still being made. So it is made again: of two plans for the same pools one is refused.
     """
-    answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
-    if answer.status_code == 202:
-        plan = answer.json()["move_plan"]
-        return plan["id"], len(plan["moves"])
-    assert answer.status_code == 503, answer.text
-    assert "no scheduler answered apply_moves" in tonnage.logs()
     plans: list[Any] = []
 
-    def is_there() -> bool:
+    def has_begun() -> bool:
         nonlocal plans
+        answer = tonnage.rest.request("POST", "move-plans", {"move_plan": body})
+        assert answer.status_code in (202, 503) or "is used by plan" in answer.text, answer.text
         plans = tonnage.rest.request("GET", "move-plans").json()["move_plans"]
         return bool(plans)
 
-    wait_for(is_there, "the plan is made", LONGEST)
+    wait_for(has_begun, "the plan is made", LONGEST)
     return plans[0]["id"], plans[0]["moves"]
 
 
