@@ -3,7 +3,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from tonnage import installation
@@ -169,20 +169,9 @@ class ClusterReader:
         # With the resource version a figure that has been written meanwhile is not overwritten.
         metadata = {"resourceVersion": str(lowered.version), "annotations": lowered.annotations}
         body = {"metadata": metadata, "capacity": quantities.render(lowered.lowered)}
-        try:
-            answer: Any = self._custom.patch_namespaced_custom_object(
-                **arguments, body=body, _preload_content=False, _request_timeout=self._timeout
-            )
-        except self._api_exception as error:
-            if getattr(error, "status", None) in (404, 409):
-                return None
-            reason = getattr(error, "reason", None) or error
-            raise ClusterUnavailable(
-                f"the API server of Kubernetes refused a change of CSIStorageCapacity {full_name}: {reason}"
-            ) from error
-        except Exception as error:  # the client does not wrap the errors of its libraries
-            raise ClusterUnavailable(f"the API server of Kubernetes does not answer: {error}") from error
-        return objects.decode(answer.data, CapacityFigure).version
+        action, patch = f"a change of CSIStorageCapacity {full_name}", self._custom.patch_namespaced_custom_object
+        changed = self._call(CapacityFigure, action, (404, 409), patch, **arguments, body=body)
+        return None if changed is None else changed.version
 
     def _capacity(self, full_name: str) -> tuple[CapacityFigure | None, dict[str, Any]]:
         """Return a ``CSIStorageCapacity`` object, None if there is none, and the arguments that name it."""
@@ -253,15 +242,19 @@ class ClusterReader:
         return result
 
     def _read(self, object_type: type[T], call: Callable[..., Any], **arguments: Any) -> T | None:
+        return self._call(object_type, f"a look at a {object_type.__name__}", (404,), call, **arguments)
+
+    def _call(
+        self, object_type: type[T], action: str, expected: Collection[int], call: Callable[..., Any], **arguments: Any
+    ) -> T | None:
+        """Return the object of an answer, None if its status is one of the ``expected`` ones."""
         try:
             answer = call(**arguments, _preload_content=False, _request_timeout=self._timeout)
         except self._api_exception as error:
-            if getattr(error, "status", None) == 404:
+            if getattr(error, "status", None) in expected:
                 return None
             reason = getattr(error, "reason", None) or error
-            raise ClusterUnavailable(
-                f"the API server of Kubernetes refused a look at a {object_type.__name__}: {reason}"
-            ) from error
+            raise ClusterUnavailable(f"the API server of Kubernetes refused {action}: {reason}") from error
         except Exception as error:  # the client does not wrap the errors of its libraries
             raise ClusterUnavailable(f"the API server of Kubernetes does not answer: {error}") from error
         try:
