@@ -10,6 +10,7 @@ from kubernetes import client, config, dynamic
 
 from tests.kubernetes import manifests
 from tests.servers import base
+from tonnage.extensions.kubernetes.cluster import wake_claim
 
 DRIVER, CLASS, NAMESPACE = "disk.example.com", "fast", "default"
 
@@ -156,6 +157,16 @@ class Cluster:
     def pods(self) -> set[str]:
         """Return the names of all pods."""
         return {pod.metadata.name for pod in self.core.list_namespaced_pod(NAMESPACE).items}
+
+    def victims(self) -> list[str]:
+        """Return the names of the pods that are being deleted."""
+        pods = self.core.list_namespaced_pod(NAMESPACE).items
+        return [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is not None]
+
+    def woken_at(self) -> float:
+        """Return the time at which Tonnage has last woken kube-scheduler, in seconds since 1970; 0 if it has not."""
+        claim = self.core.read_namespaced_persistent_volume_claim("tonnage-wake", manifests.NAMESPACE)
+        return float((claim.metadata.annotations or {}).get(wake_claim.ANNOTATION, 0))
 
     def is_refused(self, pod: str, reason: str) -> bool:
         """Return whether kube-scheduler has found no node for a pod, with this reason."""

@@ -5,7 +5,9 @@ import base64
 import configparser
 import contextlib
 import copy
+import datetime
 import json
+import math
 import pathlib
 import secrets
 import subprocess
@@ -136,6 +138,15 @@ class Installation:
         old = self.extenders.pop(0)
         self.extenders.append(new)
         assert (old.stop(), "Traceback" in old.log) == (0, False), old.log
+
+    def logged_at(self, text: str, since: float) -> float:
+        """Return the time of the first line of an extender's log with a text, in seconds since 1970; infinite if none.
+
+        Lines from before ``since`` are of other tests.
+        """
+        lines = [line for pod in self.extenders for line in pod.log.splitlines() if text in line]
+        times = [datetime.datetime.fromisoformat(line[:23]).timestamp() for line in lines]
+        return min((at for at in times if at >= since), default=math.inf)
 
     def patch(self, body: dict[str, Any], driver: str = DRIVER) -> None:
         """Patch a driver, as its writers do."""

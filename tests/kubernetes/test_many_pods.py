@@ -29,9 +29,9 @@ OTHER_CLASS = "safe"
 #: Seconds of kube-scheduler's longest back-off in these tests.
 _BACKOFF = 1.0
 
-#: Seconds after which kube-scheduler tries a pod by itself. Pods that are woken go sooner, also on a busy machine; the
-#: log has the figures.
-_BY_ITSELF = 60.0
+#: Seconds from room to the next bound pod, less the back-off, for 19 of 20 pods. It takes a fifth of that, and two
+#: fifths on a busy machine; by itself kube-scheduler tries a pod after 60 seconds. The log has the figures.
+_SOON = 5.0
 
 #: How often room comes for one pod.
 _ROUNDS = 20
@@ -139,7 +139,7 @@ def test_exactly_the_pods_that_fit_are_bound(
     )
     assert storage.provisioner.refused == 0
     assert len(bound()) == shape.fitting
-    assert p95 < _BY_ITSELF
+    assert p95 - _BACKOFF <= _SOON
 
 
 def _at_rest(bound: Callable[[], set[str]], seconds: float) -> int:

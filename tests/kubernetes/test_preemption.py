@@ -160,12 +160,8 @@ def test_the_storage_waits_for_the_pod_until_its_victims_have_ended(
     tonnage.set_capacities(n1="10Gi")
     cluster.add_pod("high", scheduler, priority="high", cpu="1", data="6Gi")
 
-    def victims() -> list[str]:
-        pods = cluster.core.list_namespaced_pod(NAMESPACE).items
-        return [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is not None]
-
-    wait_until(victims, "a pod is being evicted")
-    [victim] = victims()
+    wait_until(cluster.victims, "a pod is being evicted")
+    [victim] = cluster.victims()
     cluster.add_pod("late", scheduler, priority="low", more="6Gi")
     wait_until(lambda: cluster.is_refused("late", "pool n1 has 4Gi left of 10Gi"), "the later pod is refused")
     assert cluster.node_of("high") is None

@@ -109,15 +109,11 @@ def test_one_pod_is_evicted_though_kube_scheduler_sees_the_claim_of_its_successo
     wait_until(lambda: published(cluster) == {"n1": 10 * gib, "n2": 10 * gib}, "the objects are there")
     cluster.add_pod("high", preempting, priority="high", cpu="1", data="6Gi")
 
-    def victims() -> list[str]:
-        pods = cluster.core.list_namespaced_pod(NAMESPACE).items
-        return [pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp is not None]
-
-    wait_until(victims, "a pod is being evicted")
-    [victim] = victims()
+    wait_until(cluster.victims, "a pod is being evicted")
+    [victim] = cluster.victims()
     node = cluster.node_of(victim)
     test_preemption.tried_for_a_while(cluster, "high")
-    assert victims() == [victim]
+    assert cluster.victims() == [victim]
     cluster.core.delete_namespaced_pod(victim, NAMESPACE, grace_period_seconds=0)
 
     def bound() -> bool:
@@ -126,6 +122,6 @@ def test_one_pod_is_evicted_though_kube_scheduler_sees_the_claim_of_its_successo
 
     wait_until(bound, "the pod is bound")
     assert (cluster.node_of("high"), provisioner.refused) == (node, 0)
-    assert (cluster.pods(), victims()) == ({*lower, "high"} - {victim}, [])
+    assert (cluster.pods(), cluster.victims()) == ({*lower, "high"} - {victim}, [])
     [other] = {"n1", "n2"} - {node}
     wait_until(lambda: published(cluster) == {node: 4 * gib, other: 10 * gib}, "its claim is published")
