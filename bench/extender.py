@@ -6,11 +6,13 @@ Run it with the Python that Tonnage is installed in::
 
     python bench/extender.py
     python bench/extender.py --nodes 5000 --claims 4 --json
+    python bench/extender.py --nodes 5000 --claims 1 --active 5000
 
 ``tonnage-api`` serves the extender from a ledger in PostgreSQL, which waits for the disk. Each node has a pool of its
 own; half of the pools are too small for the pod, so half of the nodes get a reason. The requests have the names of the
 nodes, and come one after the other on one connection, as those of a kube-scheduler with ``nodeCacheCapable``. The API
-server of the cluster is that of the tests, a thread of this process.
+server of the cluster is that of the tests, a thread of this process. With ``--active`` others have so many claims on
+the pools with room, in turns, before the first request.
 
 ============  ==========================================================================================  ===========
 request       meaning                                                                                      budget
@@ -32,6 +34,7 @@ import contextlib
 import dataclasses
 import functools
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -56,11 +59,16 @@ from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db import database
 
 COMMANDS = pathlib.Path(sys.executable).parent
 DRIVER, CLASS, HOST = "disk.example.com", "fast", "kubernetes.io/hostname"
 CLAIM_GI = 6
+#: The number of claims that each of the others has.
+CLAIMS_OF_HOLDER = 8
 
 #: Budgets in milliseconds, by request: of the 95th percentile, and of the first request.
 BUDGETS = {"first": 100.0, "filter": 25.0, "reserving": 60.0, "no volumes": 2.0}
@@ -176,14 +184,18 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--claims", type=int, default=2, help="claims of a pod")
+    parser.add_argument("--active", type=int, default=0, help="claims of others that are active")
     parser.add_argument("--calls", type=int, default=400, help="requests of each kind")
     parser.add_argument("--check", action="store_true", help="end with status 3 if a budget was exceeded")
     parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
     return parser.parse_args(words)
 
 
-def fill(url: str, nodes: Sequence[str], claims: int) -> None:
-    """Make a ledger with a pool for each node: one that is too small, and one with room for many pods, in turns."""
+def fill(url: str, nodes: Sequence[str], claims: int, active: int) -> None:
+    """Make a ledger with a pool for each node: one that is too small, and one with room for many pods, in turns.
+
+    ``active`` is the number of claims of others on the latter.
+    """
     engine = database.create_engine(url)
     ledger_schema.create(engine)
     small, large = f"{claims * CLAIM_GI - 1}Gi", f"{claims * CLAIM_GI * 1000}Gi"
@@ -201,6 +213,11 @@ def fill(url: str, nodes: Sequence[str], claims: int) -> None:
     change = type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
     ledger = database.Database(engine)
     ledger.run(driver_rows.patch, DRIVER, change)
+    queries, with_room = NodeQueries(ledger), itertools.cycle(nodes[1::2])
+    for number in range(0, active, CLAIMS_OF_HOLDER):
+        volumes = [Volume(f"v{n}", DRIVER, CLASS, 2**20) for n in range(number, min(active, number + CLAIMS_OF_HOLDER))]
+        node = next(with_room)
+        queries.claim(volumes, Nodes([Node(node, {HOST: node})]), f"other{number}", 3600.0)
     ledger.close()
 
 
@@ -217,7 +234,7 @@ def measured(given: argparse.Namespace) -> Iterator[Latency]:
         KubeApi() as cluster,
         machine.ProcessGroup() as processes,
     ):
-        fill(url, nodes, given.claims)
+        fill(url, nodes, given.claims, given.active)
         for node in nodes:
             cluster.nodes[node] = {HOST: node}
         cluster.add_class(CLASS, DRIVER)
@@ -293,6 +310,7 @@ def main(words: Sequence[str] | None = None) -> int:
     about = {
         "nodes": given.nodes,
         "claims": given.claims,
+        "active": given.active,
         "fsyncs": round(fsyncs),
         "busy_cpus": round(busy, 2),
         "load": [round(load, 2) for load in os.getloadavg()],

@@ -29,6 +29,7 @@ import numpy as np
 from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_sums import ClaimSums
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, Storage
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
@@ -86,7 +87,9 @@ def measure(driver: pool_columns.PoolColumns, nodes: Nodes, classes: int, calls:
     accessibility = AccessibilityCache()
 
     def decide(asked: Sequence[Volume]) -> Decision:
-        return node_decision.decide({DRIVER: driver}, {}, 0, asked, nodes, accessibility)
+        return node_decision.decide(
+            {DRIVER: driver}, {DRIVER: driver.packing_pools(0, ClaimSums())}, 0, asked, nodes, accessibility
+        )
 
     def told() -> None:
         found = decide(volumes)

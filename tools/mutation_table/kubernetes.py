@@ -24,8 +24,8 @@ MUTATIONS = (
     Mutation(
         "Evictions are judged after claims have been revived.",
         _FIT + "extender_protocol.py",
-        "        self._before_claims()\n        decision = self._queries.decide(volumes, nodes, pod.holder)\n",
-        "        decision = self._queries.decide(volumes, nodes, pod.holder)\n",
+        "        self._before_claims()\n        # With its own claim",
+        "        # With its own claim",
         (guards.EXTENDER_PROTOCOL,),
     ),
     Mutation(
@@ -151,8 +151,8 @@ MUTATIONS = (
     Mutation(
         "Room comes when a claim has ended.",
         _FIT + "room_watch.py",
-        "has_come = not self._claims <= claims or any(",
-        "has_come = any(",
+        "removals[name] != self._removals.get(name) or _has_grown",
+        "_has_grown",
         (guards.ROOM_WATCH,),
     ),
     Mutation(
@@ -242,8 +242,8 @@ MUTATIONS = (
     Mutation(
         "Published capacity is without the claims of pods that kube-scheduler tries again.",
         _FIT + "capacity_claims.py",
-        "session.execute(_CLAIMS_ON_DRIVER.where(_IS_PUBLISHED), {",
-        "session.execute(_CLAIMS_ON_DRIVER, {",
+        "claim_rows.on_driver(session, uid, _IS_PUBLISHED)",
+        "claim_rows.on_driver(session, uid)",
         (guards.CAPACITY_PUBLISHER,),
     ),
     Mutation(
@@ -303,6 +303,13 @@ MUTATIONS = (
         (guards.PREEMPTION,),
     ),
     Mutation(
+        "No pod is evicted from another node than that of a claim which kube-scheduler counts against its own pod.",
+        _FIT + "extender_protocol.py",
+        "        if claimed_nodes:\n",
+        "        if False:\n",
+        (guards.PREEMPTION,),
+    ),
+    Mutation(
         "A pod for which others may be evicted is not read again at once.",
         _FIT + "preemption.py",
         "if expected.read_at is None or now - expected.read_at >= _PAUSE_SECONDS",
@@ -312,9 +319,9 @@ MUTATIONS = (
     Mutation(
         "A claim that has been revived since a decision makes it again.",
         _FIT + "capacity_claims.py",
-        "return {row[:3] + row[4:] for row in rows if row[3] > at}",
-        "return {row[:3] + row[4:] for row in rows}",
-        (guards.CLAIMS_SINCE_A_DECISION,),
+        "query = query.values(expires_at=new_expires_at, number=version + 1)",
+        "query = query.values(expires_at=new_expires_at)",
+        (guards.CLAIM_CACHE,),
     ),
     Mutation(
         "A decision on the data of the last claim is checked under the lock.",
@@ -326,8 +333,8 @@ MUTATIONS = (
     Mutation(
         "A claim locks the drivers of its volumes.",
         _FIT + "node_queries.py",
-        "{volume.driver for volume in volumes}, lock=True)",
-        "{volume.driver for volume in volumes})",
+        "self._cache.read_states(session, drivers, lock=True)",
+        "self._cache.read_states(session, drivers)",
         (guards.CONCURRENT_PODS,),
     ),
     Mutation(
@@ -340,8 +347,8 @@ MUTATIONS = (
     Mutation(
         "Claims that were renewed since they were read are not released.",
         _FIT + "capacity_claims.py",
-        '_DELETE_OWN.where(_TABLE.c.expires_at == sa.bindparam("old_expires_at"))',
-        "_DELETE_OWN",
+        "lambda row: row.expires_at == expiry_by_holder[row.holder]",
+        "lambda row: True",
         (guards.CAPACITY_CLAIMS,),
     ),
     Mutation(
@@ -353,10 +360,59 @@ MUTATIONS = (
     ),
     Mutation(
         "The data after a claim contain it.",
-        _FIT + "capacity_claims.py",
-        "rows_by_driver[placement.driver].append(_row(holder, placement, expires_at, pod))",
+        _FIT + "node_queries.py",
+        "pools[name] = self.columns[name].subtract(pools[name], [(claim, 1)])",
         "pass",
         (guards.CLAIMS_SINCE_THE_LAST_CLAIM,),
+    ),
+    Mutation(
+        "A lease that should have ended is read again: renewals have no record.",
+        "extensions/kubernetes/capacity/claim_cache.py",
+        "            known.replace(holders, claim_rows.of_holders(session, uid, holders), now)\n",
+        "            known.replace(holders, (), now)\n",
+        (guards.CLAIM_CACHE,),
+    ),
+    Mutation(
+        "The claims that the release before makes count.",
+        "extensions/kubernetes/capacity/claim_cache.py",
+        "if moment.has_unnumbered or known.unnumbered:",
+        "if False:",
+        (guards.CLAIM_CACHE,),
+    ),
+    Mutation(
+        "Claims that are read after a decision make it again.",
+        "extensions/kubernetes/capacity/claim_cache.py",
+        "        self.additions += 1\n",
+        "        pass\n",
+        (guards.CLAIM_CACHE,),
+    ),
+    Mutation(
+        "The end of a claim is recorded.",
+        _FIT + "capacity_claims.py",
+        "    session.execute(sa.insert(_END), ends)\n",
+        "    pass\n",
+        (guards.CLAIM_CACHE,),
+    ),
+    Mutation(
+        "All drivers on which a holder has claims are locked.",
+        _FIT + "node_queries.py",
+        "if has_claims and not (own_drivers := capacity_claims.drivers_of(session, [holder])) <= states.keys():",
+        "if (own_drivers := set()):",
+        (guards.CLAIM_CACHE,),
+    ),
+    Mutation(
+        "Claims whose shares of the disks are no multiples are rounded up one by one.",
+        "extensions/kubernetes/capacity/pool_columns.py",
+        "multiple = np.where((self.capacity > 0) & (remainder == 0), times, _NONE)",
+        "multiple = np.where(self.capacity > 0, times, _NONE)",
+        (guards.CLAIM_SUMS,),
+    ),
+    Mutation(
+        "A restart of all extenders does not forget the volume of a deleted claim.",
+        _FIT + "claim_release.py",
+        "        self._record_volumes(rows, holder_state.persistent_volumes)\n",
+        "",
+        (guards.CLAIM_RELEASE,),
     ),
     Mutation(
         "The claim of a pod is renewed while others are evicted for it.",

@@ -14,8 +14,8 @@ import msgspec
 
 from tonnage.capacity.topology.node_selectors import NodeSelectorRequirement, NodeSelectorTerm, Operator
 from tonnage.extensions.kubernetes.capacity import pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim, ClaimSums, PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, storage_for_class
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolKey
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 
 #: The label with a node's name. Label selectors cannot match the name itself.
@@ -78,7 +78,7 @@ def build_entries(
 def _headroom(driver: Driver, now: datetime.datetime, claims: Collection[ActiveClaim]) -> dict[PoolKey, int]:
     """Return the capacity of each pool less the claims."""
     columns = pool_columns.from_driver(driver)
-    headroom = columns.packing_pools(pool_columns.to_microseconds(now), claims).headroom()
+    headroom = columns.packing_pools(pool_columns.to_microseconds(now), ClaimSums(claims)).headroom()
     return dict(zip(columns.keys, headroom.tolist(), strict=True))
 
 

@@ -82,7 +82,7 @@ def delete(session: orm.Session, name: str) -> None:
     row = lock(session, name)
     if row is None:
         raise _not_found(name)
-    for table in (tables.CsiClaim, _POOL, _STORAGE):
+    for table in (tables.CsiClaim, tables.CsiClaimEnd, _POOL, _STORAGE):
         session.execute(sa.delete(table).where(table.driver_uid == row.uid))
     session.delete(row)
     session.flush()

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from tonnage.capacity.topology.node_selectors import NodeSelector
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.capacity.node_packing import Ints
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns, PoolKey
+from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes, Rows
 
 #: Largest number of storages in the cache, and of cached nodes of a storage beyond those of the last query.

@@ -3,7 +3,7 @@
 
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -15,10 +15,17 @@ from tonnage.extensions.kubernetes.ledger import tables
 
 _DRIVER = tables.CsiDriver.__table__.c
 # It is made once, on the table and not on the model: that takes a part of the time.
-_DRIVER_NAMED = sa.select(_DRIVER.name, _DRIVER.uid, _DRIVER.version, _DRIVER.layout, _DRIVER.capacity_tracking).where(
-    _DRIVER.name == sa.bindparam("name")
-)
+_DRIVER_NAMED = sa.select(
+    _DRIVER.name, _DRIVER.uid, _DRIVER.version, _DRIVER.layout, _DRIVER.capacity_tracking, _DRIVER.claims_version
+).where(_DRIVER.name == sa.bindparam("name"))
 _LOCK_DRIVER_NAMED = _DRIVER_NAMED.with_for_update()
+
+
+class DriverState(NamedTuple):
+    """The pools of a driver, and the number of the last change of its claims."""
+
+    columns: PoolColumns
+    claims_version: int
 
 
 class PoolCache:
@@ -28,8 +35,15 @@ class PoolCache:
         self._cached_columns: dict[str, PoolColumns] = {}
         self._lock = threading.Lock()
 
-    def read(self, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> dict[str, PoolColumns]:
+    def read(self, session: orm.Session, names: Iterable[str]) -> dict[str, PoolColumns]:
         """Return the pools of the named drivers. Drivers that do not exist are left out.
+
+        They are consistent if the session is a snapshot.
+        """
+        return {name: state.columns for name, state in self.read_states(session, names).items()}
+
+    def read_states(self, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> dict[str, DriverState]:
+        """Return the state of the named drivers. Drivers that do not exist are left out.
 
         They are consistent if the session is a snapshot. With ``lock`` they are too: the rows of the drivers are locked
         until the transaction ends, in the order of their names, so that there are no deadlocks.
@@ -47,7 +61,7 @@ class PoolCache:
                     or cached_columns.version < new_columns.version
                 ):
                     self._cached_columns[name] = new_columns
-        return columns_by_driver
+        return {row.name: DriverState(columns_by_driver[row.name], row.claims_version) for row in rows}
 
     def _current(self, session: orm.Session, row: Any) -> PoolColumns:
         with self._lock:

@@ -4,22 +4,23 @@
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import node_packing
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim, ClaimSums, PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool
-from tonnage.extensions.kubernetes.capacity.node_packing import Ints
-
-#: Storage class, ``<fallback>`` or ``<ephemeral>``, and name of a pool.
-PoolKey: TypeAlias = tuple[str, str]
+from tonnage.extensions.kubernetes.capacity.node_packing import Ints, PackingPools
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC).replace(tzinfo=None)
 _NEVER = np.iinfo(np.int64).max
+#: Products below it are exact in columns.
+_SUM_LIMIT = 2**62
 #: An unknown capacity.
 _UNKNOWN = -1
+#: No multiple: each claim is rounded up.
+_NONE = -1
 
 
 def to_microseconds(time: datetime.datetime) -> int:
@@ -27,28 +28,20 @@ def to_microseconds(time: datetime.datetime) -> int:
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
-class ActiveClaim(NamedTuple):
-    """A claim on a pool, in bytes, and the pool's backing and capacity at the time of the claim, if known."""
-
-    pool: PoolKey
-    size: int
-    backing_id: str | None = None
-    capacity: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _LivePools:
     """The pools with usable figures, from ``began`` until ``ended``, when the next of them expires, in microseconds.
 
-    ``sole_group`` has for each pool the number of its group if a volume takes its own size there, otherwise -1: a list,
-    because it is read for each claim.
+    ``multiple`` has for each pool the bytes of its group that a byte of a claim takes, if that is a whole number,
+    otherwise -1; ``largest`` is the largest of them.
     """
 
     began: int
     ended: int
     max_volume_size: Ints
     group_capacity: Ints
-    sole_group: list[int]
+    multiple: Ints
+    largest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,36 +96,41 @@ class PoolColumns:
             expires_at=expires_at,
         )
 
-    def packing_pools(self, now: int, claims: Iterable[ActiveClaim]) -> node_packing.PackingPools:
+    def packing_pools(self, now: int, claims: ClaimSums) -> PackingPools:
         """Return the pools for packing at a time, with claims subtracted. Expired pools take no volumes.
 
         ``now`` is in microseconds, see :func:`to_microseconds`.
         """
         live = self._live(now)
-        group_free = live.group_capacity.copy()
-        row_of, sole_group = self.row_of, live.sole_group
-        taken: dict[int, int] = {}
-        # Thousands of claims may be active: nearly all of them are on pools that need no more than this.
-        for claim in claims:
-            pool, size, _, _ = claim
-            row = row_of.get(pool)
-            group = -1 if row is None else sole_group[row]
-            if group < 0:
-                location = self._locate(claim)
-                if location is None:
-                    continue
-                group, capacity = location
-                size = node_packing.group_bytes(size, int(live.group_capacity[group]), capacity)
-            taken[group] = taken.get(group, 0) + size
-        for group, size in taken.items():
-            group_free[group] = max(int(group_free[group]) - size, -node_packing.MAX_CAPACITY)
-        return node_packing.PackingPools(
+        pools = PackingPools(
             max_volume_size=live.max_volume_size,
             capacity=self.capacity,
             group=self.group,
             group_capacity=live.group_capacity,
-            group_free=group_free,
+            group_free=live.group_capacity,
         )
+        sums = claims.by_row(self.row_of) if claims.total * live.largest < _SUM_LIMIT else None
+        if sums is None:
+            return self.subtract(pools, claims.on())
+        group_free = live.group_capacity.copy()
+        np.subtract.at(group_free, self.group, sums * np.maximum(live.multiple, 0))
+        rounded = [self.keys[row] for row in np.nonzero(live.multiple == _NONE)[0].tolist()]
+        rest = claims.on([*rounded, *claims.on_removed_pools()])
+        return self.subtract(replace(pools, group_free=group_free), rest)
+
+    def subtract(self, pools: PackingPools, claims: Iterable[tuple[ActiveClaim, int]]) -> PackingPools:
+        """Return the pools of this driver for packing with more claims subtracted, each given with its number."""
+        taken: dict[int, int] = {}
+        for claim, number in claims:
+            location = self._locate(claim)
+            if location is not None:
+                group, capacity = location
+                size = node_packing.group_bytes(claim.size, int(pools.group_capacity[group]), capacity)
+                taken[group] = taken.get(group, 0) + number * size
+        group_free = pools.group_free.copy()
+        for group, size in taken.items():
+            group_free[group] = max(int(group_free[group]) - size, -node_packing.MAX_CAPACITY)
+        return replace(pools, group_free=group_free)
 
     def _live(self, now: int) -> _LivePools:
         """Return the pools with usable figures at a time."""
@@ -142,13 +140,17 @@ class PoolColumns:
         live = (self.expires_at > now) & (self.capacity >= 0)
         group_capacity = np.zeros(self.group_count, dtype=np.int64)
         np.maximum.at(group_capacity, self.group[live], self.capacity[live])
-        is_sole = group_capacity[self.group] == self.capacity
+        of_group = group_capacity[self.group]
+        times, remainder = np.divmod(of_group, np.maximum(self.capacity, 1))
+        multiple = np.where((self.capacity > 0) & (remainder == 0), times, _NONE)
+        multiple[of_group == self.capacity] = 1
         live_pools = _LivePools(
             began=now,
             ended=int(self.expires_at[live].min(initial=_NEVER)),
             max_volume_size=np.where(live, self.max_volume_size, node_packing.NO_VOLUMES),
             group_capacity=group_capacity,
-            sole_group=np.where(is_sole, self.group, -1).tolist(),
+            multiple=multiple,
+            largest=int(multiple.max(initial=1)),
         )
         # In one step, because other threads read it.
         self._live_pools[:] = [live_pools]

@@ -12,7 +12,7 @@ For each volume of a claim:
 * A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
 * While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
   has been provisioned. If its persistent volume claim is deleted meanwhile the claim ends with its lease, because the
-  volume may be made nevertheless.
+  volume may be made nevertheless. What has been seen of the creation is in the ledger, so other processes know it too.
 * After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, include
   it (:mod:`tonnage.extensions.kubernetes.fit.volume_settlement`), or once the volume is gone, which is later than its
   claim. If neither happens, or the pool was removed, the claim ends with its lease. For a pool with figures from a
@@ -109,9 +109,8 @@ class _HolderState:
     pod_exists: bool = True
     states: dict[str, _VolumeState] = field(default_factory=dict)
     settlements: dict[str, VolumeSettlement] = field(default_factory=dict)
-    #: The names of the persistent volumes that have been seen, by volume, and the volumes whose creation has.
+    #: The names of the persistent volumes of claims whose creation has begun, by volume; empty while they are made.
     persistent_volumes: dict[str, str] = field(default_factory=dict)
-    begun: set[str] = field(default_factory=set)
 
     @property
     def needed(self) -> bool:
@@ -335,6 +334,7 @@ class ClaimReleaser:
         namespace, _, name = rows[0].pod.partition("/")
         pod = self._same_pod(rows[0], self._cluster.pod(namespace, name))
         holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod, holder_state) for row in rows}
+        self._record_volumes(rows, holder_state.persistent_volumes)
         holder_state.pod_exists = pod is not None
         provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
         settlements = holder_state.settlements
@@ -346,6 +346,13 @@ class ClaimReleaser:
         for settlement in holder_state.settlements.values():
             self._read_versions(settlement, settlement.objects_without_version())
         return not provisioned <= settlements.keys()
+
+    def _record_volumes(self, rows: Sequence[PodClaim], persistent_volumes: Mapping[str, str]) -> None:
+        """Write the names of the volumes into the ledger: after a restart a claim may be gone, and its volume there."""
+        stored = {row.claim.volume: row.persistent_volume for row in rows}
+        names = {volume: name for volume, name in persistent_volumes.items() if stored.get(volume, name) != name}
+        if names:
+            self._database.run(capacity_claims.set_persistent_volumes, rows[0].claim.holder, names)
 
     @staticmethod
     def _same_pod(row: PodClaim, pod: Pod | None) -> Pod | None:
@@ -373,14 +380,12 @@ class ClaimReleaser:
             provisioned = pod is not None and pod.has_started
         else:
             claim = self._cluster.persistent_volume_claim(namespace, volume)
-            if claim is None and volume in holder_state.begun:
-                return self._state_of_unclaimed(holder_state.persistent_volumes.get(volume))
+            if claim is None and row.persistent_volume is not None:
+                return self._state_of_unclaimed(row.persistent_volume)
             provisioned = claim is not None and bool(claim.spec.volume_name)
             target_node = None if claim is None else claim.selected_node or (node if provisioned else None)
             if claim is not None and target_node:
-                holder_state.begun.add(volume)
-                if claim.spec.volume_name:
-                    holder_state.persistent_volumes[volume] = claim.spec.volume_name
+                holder_state.persistent_volumes[volume] = claim.spec.volume_name or ""
         if not target_node and pod is not None and pod.nominated_node == node:
             return _VolumeState.NOMINATED
         if not target_node:
@@ -389,9 +394,9 @@ class ClaimReleaser:
             return _VolumeState.RELEASABLE
         return _VolumeState.PROVISIONED if provisioned else _VolumeState.PROVISIONING
 
-    def _state_of_unclaimed(self, persistent_volume: str | None) -> _VolumeState:
+    def _state_of_unclaimed(self, persistent_volume: str) -> _VolumeState:
         """Return the state of a volume whose persistent volume claim was deleted after its creation had begun."""
-        if persistent_volume is None:
+        if not persistent_volume:
             return _VolumeState.WAITING
         is_there = self._cluster.persistent_volume(persistent_volume) is not None
         return _VolumeState.PROVISIONED if is_there else _VolumeState.RELEASABLE

@@ -9,10 +9,11 @@ import numpy as np
 
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import node_packing
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import storage_for_class
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
 from tonnage.extensions.kubernetes.capacity.node_packing import Ints, PackingPools, PackingResult, PackingVolume
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
+from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
 from tonnage.extensions.kubernetes.cluster.nodes import Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 
@@ -140,7 +141,7 @@ class Decision:
 
 def decide(
     drivers: Mapping[str, PoolColumns],
-    claims: Mapping[str, Sequence[ActiveClaim]],
+    pools_by_driver: Mapping[str, PackingPools],
     now: int,
     volumes: Sequence[Volume],
     nodes: Nodes,
@@ -148,9 +149,9 @@ def decide(
 ) -> Decision:
     """Return which nodes take these volumes together at a time.
 
-    ``drivers`` and ``claims`` are by driver name; ``now`` is in microseconds since 1970. Every node takes a volume
-    without a size, or of a driver that is unknown or does not track its capacity. Only nodes that reach the source of a
-    volume take it.
+    ``drivers`` and ``pools_by_driver``, their pools at that time less the claims, are by driver name; ``now`` is in
+    microseconds since 1970. Every node takes a volume without a size, or of a driver that is unknown or does not track
+    its capacity. Only nodes that reach the source of a volume take it.
     """
     to_check, unchecked = [], []
     for volume in volumes:
@@ -177,9 +178,7 @@ def decide(
         )
         for volume, size, columns in to_check
     ]
-    packing_pools = _concatenate(
-        [columns.packing_pools(now, claims.get(name, ())) for name, columns in involved_drivers.items()]
-    )
+    packing_pools = _concatenate([pools_by_driver[name] for name in involved_drivers])
     candidates: dict[tuple[str, str, NodeSelector | None], Ints] = {}
     packing_volumes = []
     for checked_volume in checked:

@@ -5,20 +5,23 @@ import datetime
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from sqlalchemy import orm
 
-from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
+from tonnage.extensions.kubernetes.capacity import claim_rows, driver_rows, pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_cache import ClaimCache
+from tonnage.extensions.kubernetes.capacity.claim_rows import Moment
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
-from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
+from tonnage.extensions.kubernetes.capacity.node_packing import PackingPools
+from tonnage.extensions.kubernetes.capacity.pool_cache import DriverState, PoolCache
 from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
 from tonnage.extensions.kubernetes.cluster.nodes import Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
-from tonnage.extensions.kubernetes.fit.capacity_claims import ClaimsOnDrivers
 from tonnage.extensions.kubernetes.fit.node_decision import Decision, Placement
 from tonnage.extensions.kubernetes.fit.scoring_shape import SPREAD, ScoringShape
 from tonnage.ledger.db.database import Database
@@ -44,10 +47,15 @@ class NodeClaim:
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """The data that a decision was made from: the pools and the claims of each driver, and the time."""
+    """The data that a decision is made from, for each driver, and their time.
+
+    ``pools`` has the pools less the claims, without those that the decision replaces, and ``additions`` how many claims
+    were added so far, None if other claims are not known.
+    """
 
     columns: Mapping[str, PoolColumns]
-    claims: ClaimsOnDrivers
+    pools: Mapping[str, PackingPools]
+    additions: Mapping[str, int | None]
     now: datetime.datetime
 
     def supports(self, later: "_Basis") -> bool:
@@ -56,16 +64,24 @@ class _Basis:
         So it is if no figures were written, no pool has expired, and no claim was added. A lease that has ended only
         leaves more room, and a renewed lease takes none.
         """
-        if self.columns.keys() != later.columns.keys() or not later.claims.are_part_of(
-            self.claims, later.now, self.now
-        ):
+        if self.columns.keys() != later.columns.keys() or None in self.additions.values():
             return False
         began, ended = pool_columns.to_microseconds(self.now), pool_columns.to_microseconds(later.now)
-        return all(
+        return self.additions == later.additions and all(
             columns is later.columns[name]
             and not bool(((columns.expires_at > began) & (columns.expires_at <= ended)).any())
             for name, columns in self.columns.items()
         )
+
+    def with_claims(self, placements: Sequence[Placement]) -> "_Basis":
+        """Return these data with a claim for each placement added."""
+        pools, additions = dict(self.pools), dict(self.additions)
+        for placement in placements:
+            name, count = placement.driver, additions[placement.driver]
+            claim = ActiveClaim(placement.pool, placement.size, placement.backing_id, placement.capacity)
+            pools[name] = self.columns[name].subtract(pools[name], [(claim, 1)])
+            additions[name] = None if count is None else count + 1
+        return _Basis(self.columns, pools, additions, self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +89,15 @@ class _ClaimResult:
     """The result of a transaction that claims.
 
     ``is_supported`` tells whether the data of the decision were still valid. ``basis`` has the data after the claim,
-    None if they do not help with the next one.
+    None if they do not help with the next one, and ``states`` the locked drivers, if nothing but the claims of
+    ``node_claim`` has changed on them.
     """
 
     decision: Decision
     node_claim: NodeClaim | None
     is_supported: bool
     basis: _Basis | None = None
+    states: Mapping[str, DriverState] = field(default_factory=dict)
 
 
 class NodeQueries:
@@ -91,7 +109,7 @@ class NodeQueries:
     def __init__(self, database: Database, shape: ScoringShape = SPREAD) -> None:
         self._database = database
         self.shape = shape
-        self._cache = PoolCache()
+        self._cache, self._claims = PoolCache(), ClaimCache()
         self._accessibility = AccessibilityCache()
         #: The data after the last claim, and when they were read, in seconds of the monotonic clock.
         self._recent: tuple[float, _Basis] | None = None
@@ -121,8 +139,9 @@ class NodeQueries:
 
     def _decide_unlocked(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None) -> tuple[Decision, _Basis]:
         with self._database.reading(snapshot=True) as session:
-            basis = self._read(session, {volume.driver for volume in volumes})
-        return self._decide_on(basis, volumes, nodes, holder), basis
+            states = self._cache.read_states(session, {volume.driver for volume in volumes})
+            basis = self._basis(session, states, _moment(session, states), volumes, holder)[0]
+        return self._decide_on(basis, volumes, nodes), basis
 
     def claim(
         self,
@@ -145,11 +164,16 @@ class NodeQueries:
         without the claims.
         """
         began = time.monotonic()
-        recent = self._decide_recent(volumes, nodes, holder)
+        recent = None if self._claims.has_claims(holder) else self._decide_recent(volumes, nodes)
         decision, basis = recent or self._decide_unlocked(volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        result = self._database.run(self._claim, decision, basis, volumes, nodes, holder, lease, pod, is_nominated)
+        drivers = {volume.driver for volume in volumes}
+        arguments = decision, basis, volumes, nodes, holder, lease, pod, is_nominated
+        while isinstance(result := self._database.run(self._claim, drivers, *arguments), set):
+            drivers |= result
+        if result.node_claim is not None:
+            self._remember(result.node_claim, result.states, holder, pod)
         with self._recent_lock:
             if self._recent is None or self._recent[0] <= began:
                 self._recent = None if result.basis is None else (began, result.basis)
@@ -158,10 +182,11 @@ class NodeQueries:
                 self._pause_end = time.monotonic() + _PAUSE_SECONDS
         return result.decision, result.node_claim
 
-    def _decide_recent(self, volumes: Sequence[Volume], nodes: Nodes, holder: str) -> tuple[Decision, _Basis] | None:
+    def _decide_recent(self, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, _Basis] | None:
         """Decide on the data after the last claim; return None if they are too old or no node fits by them.
 
         A claim checks its basis, and pods mostly come one after the other: the data need not be read twice for a pod.
+        The data are with all claims, so the holder must not have any.
         """
         recent, now = self._recent, time.monotonic()
         if recent is None or now - recent[0] > _RECENT_SECONDS or now < self._pause_end:
@@ -169,7 +194,7 @@ class NodeQueries:
         basis = recent[1]
         if basis.columns.keys() != {volume.driver for volume in volumes}:
             return None
-        decision = self._decide_on(basis, volumes, nodes, holder)
+        decision = self._decide_on(basis, volumes, nodes)
         return (decision, basis) if decision.packing.fits.any() else None
 
     def holds(self, holder: str, volume: str, node: str) -> bool:
@@ -178,6 +203,11 @@ class NodeQueries:
             claims = capacity_claims.list_for_holder(session, holder)
         return any((claim.volume, claim.node) == (volume, node) for claim in claims)
 
+    def nodes_of_published_claims(self, holder: str) -> set[str]:
+        """Return the nodes of the active claims of a holder that are subtracted from published capacity."""
+        with self._database.reading() as session:
+            return capacity_claims.nodes_of_published(session, holder)
+
     def release(self, holder: str) -> None:
         """Release the claims of a holder."""
         self._database.run(capacity_claims.release, holder)
@@ -185,6 +215,7 @@ class NodeQueries:
     def _claim(
         self,
         session: orm.Session,
+        drivers: Collection[str],
         decision: Decision,
         basis: _Basis,
         volumes: Sequence[Volume],
@@ -193,15 +224,18 @@ class NodeQueries:
         lease: float,
         pod: str | None,
         is_nominated: bool,
-    ) -> _ClaimResult:
-        columns_by_driver = self._cache.read(session, {volume.driver for volume in volumes}, lock=True)
+    ) -> _ClaimResult | set[str]:
+        """Claim under the lock of these drivers; return more drivers to lock if the holder has claims on them."""
+        states = self._cache.read_states(session, drivers, lock=True)
         # After the lock, for which the transaction may have waited.
-        now, has_claims = capacity_claims.now_and_has_claims(session, holder)
-        claims = capacity_claims.claims_on_drivers(session, columns_by_driver.values())
-        locked_basis = _Basis(columns_by_driver, claims, now)
+        moment = _moment(session, states, holder)
+        now, has_claims = moment.now, moment.has_claims
+        if has_claims and not (own_drivers := capacity_claims.drivers_of(session, [holder])) <= states.keys():
+            return own_drivers
+        locked_basis, has_expired = self._basis(session, states, moment, volumes, holder)
         is_supported = basis.supports(locked_basis)
         if not is_supported:
-            decision = self._decide_on(locked_basis, volumes, nodes, holder)
+            decision = self._decide_on(locked_basis, volumes, nodes)
         if not decision.packing.fits.any():
             return _ClaimResult(decision, None, is_supported)
         requested = {volume.name for volume in volumes}
@@ -219,7 +253,7 @@ class NodeQueries:
         node_claim = NodeClaim(
             nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
         )
-        if claims.has_expired(now):
+        if has_expired:
             capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
         capacity_claims.store(
             session,
@@ -227,24 +261,50 @@ class NodeQueries:
             node_claim.node,
             node_claim.placements,
             node_claim.expires_at,
+            {state.columns.uid: state.claims_version for state in states.values()},
             pod,
             requested,
             has_claims=has_claims,
             is_published=not is_nominated,
         )
-        # Beside other processes that claim all the time, the data of a claim seldom support the next claim.
-        if not is_supported or has_claims:
+        if has_claims:
             return _ClaimResult(decision, node_claim, is_supported)
-        claims = claims.with_first(holder, node_claim.placements, node_claim.expires_at, pod)
-        return _ClaimResult(decision, node_claim, is_supported, _Basis(columns_by_driver, claims, now))
+        # Beside other processes that claim all the time, the data of a claim seldom support the next claim.
+        new_basis = locked_basis.with_claims(node_claim.placements) if is_supported else None
+        return _ClaimResult(decision, node_claim, is_supported, new_basis, states)
 
-    def _read(self, session: orm.Session, drivers: Collection[str]) -> _Basis:
-        now = capacity_claims.now(session)
-        columns_by_driver = self._cache.read(session, drivers)
-        claims = capacity_claims.claims_on_drivers(session, columns_by_driver.values())
-        return _Basis(columns_by_driver, claims, now)
+    def _remember(self, node_claim: NodeClaim, states: Mapping[str, DriverState], holder: str, pod: str | None) -> None:
+        """Add claims that have been committed to those in memory, so that they need not be read."""
+        for name in {placement.driver for placement in node_claim.placements} & states.keys():
+            rows = [
+                capacity_claims.new_row(holder, placement, node_claim.expires_at, pod, states[name].claims_version + 1)
+                for placement in node_claim.placements
+                if placement.driver == name
+            ]
+            self._claims.add(states[name], rows)
 
-    def _decide_on(self, basis: _Basis, volumes: Sequence[Volume], nodes: Nodes, holder: str | None) -> Decision:
+    def _basis(
+        self,
+        session: orm.Session,
+        states: Mapping[str, DriverState],
+        moment: Moment,
+        volumes: Sequence[Volume],
+        holder: str | None,
+    ) -> tuple[_Basis, bool]:
+        """Return the data at a moment, and whether there are claims whose leases have ended."""
+        claimed = self._claims.claimed_pools(session, states, moment, holder, {volume.name for volume in volumes})
+        basis = _Basis(
+            columns={name: state.columns for name, state in states.items()},
+            pools={name: entry.pools for name, entry in claimed.items()},
+            additions={name: entry.additions for name, entry in claimed.items()},
+            now=moment.now,
+        )
+        return basis, any(entry.has_expired for entry in claimed.values())
+
+    def _decide_on(self, basis: _Basis, volumes: Sequence[Volume], nodes: Nodes) -> Decision:
         now = pool_columns.to_microseconds(basis.now)
-        claimed = basis.claims.active(basis.now, holder, {volume.name for volume in volumes})
-        return node_decision.decide(basis.columns, claimed, now, volumes, nodes, self._accessibility)
+        return node_decision.decide(basis.columns, basis.pools, now, volumes, nodes, self._accessibility)
+
+
+def _moment(session: orm.Session, states: Mapping[str, DriverState], holder: str | None = None) -> Moment:
+    return claim_rows.moment(session, [state.columns.uid for state in states.values()], holder)

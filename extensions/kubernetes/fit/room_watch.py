@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A watch on the ledger for room: claims that have ended, and figures that have grown."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 import numpy as np
-import sqlalchemy as sa
 
-from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
+from tonnage.extensions.kubernetes.capacity import claim_rows, driver_rows, pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_cache import ClaimCache
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
 from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
-from tonnage.extensions.kubernetes.fit import capacity_claims
-from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db.database import Database
-
-_CLAIM = tables.CsiClaim
 
 
 class RoomWatch:
@@ -21,8 +17,8 @@ class RoomWatch:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cache = PoolCache()
-        self._claims: Set[tuple[str, str, str, int]] = frozenset()
+        self._cache, self._claims = PoolCache(), ClaimCache()
+        self._removals: Mapping[str, tuple[str, int]] = {}
         self._columns: Mapping[str, PoolColumns] = {}
 
     def has_come(self) -> bool:
@@ -31,17 +27,17 @@ class RoomWatch:
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer.
         """
         with self._database.reading(snapshot=True) as session:
-            now = capacity_claims.now(session)
-            columns = self._cache.read(session, [driver.name for driver in driver_rows.list_all(session)])
-            rows = session.execute(
-                sa.select(_CLAIM.holder, _CLAIM.volume, _CLAIM.pool, _CLAIM.size, _CLAIM.expires_at)
-            ).all()
-        claims = {(row.holder, row.volume, row.pool, row.size) for row in rows if row.expires_at > now}
-        has_come = not self._claims <= claims or any(
-            _has_grown(self._columns.get(name), of_driver, pool_columns.to_microseconds(now))
+            states = self._cache.read_states(session, [driver.name for driver in driver_rows.list_all(session)])
+            uids = [state.columns.uid for state in states.values()]
+            moment = claim_rows.moment(session, uids)
+            removals = self._claims.removals(session, states, moment)
+        columns = {name: state.columns for name, state in states.items()}
+        now = pool_columns.to_microseconds(moment.now)
+        has_come = any(
+            removals[name] != self._removals.get(name) or _has_grown(self._columns.get(name), of_driver, now)
             for name, of_driver in columns.items()
         )
-        self._claims, self._columns = claims, columns
+        self._removals, self._columns = removals, columns
         return has_come
 
 

@@ -25,7 +25,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.fit.capacity_claims import FiguresVersion
 
 #: Number of writes of the figures after a volume was seen, and of the object that figures come from.

@@ -14,8 +14,9 @@ class CsiDriver(Base):
     """A storage driver of a Kubernetes cluster. Clients of the REST API write its storage.
 
     A transaction that changes the driver's storage or claims capacity locks this row. ``version`` increases with each
-    change, ``layout`` with each change of anything but capacities, sizes and times. ``objects_version`` is the resource
-    version at which the cluster's ``CSIStorageCapacity`` objects were read last, None if they have not been.
+    change, ``layout`` with each change of anything but capacities, sizes and times, ``claims_version`` with each change
+    of the claims. ``objects_version`` is the resource version at which the cluster's ``CSIStorageCapacity`` objects
+    were read last, None if they have not been.
     """
 
     __tablename__ = "csi_drivers"
@@ -26,6 +27,7 @@ class CsiDriver(Base):
     version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
     layout: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
     objects_version: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    claims_version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default=sa.text("0"))
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
@@ -69,9 +71,14 @@ class CsiClaim(Base):
     those of the pool at the time of the claim, so the claim also counts against the same disks after the pool was
     removed. With ``unpublished`` the claim is not subtracted from published capacity, None means no: kube-scheduler has
     to try its pod again, and compares it with that capacity.
+
+    ``number`` is the driver's ``claims_version`` with which the claim was made, None if the release before made it. A
+    renewal does not change it. ``persistent_volume`` is the name of the volume that the claim is for, empty while it is
+    being made, None before.
     """
 
     __tablename__ = "csi_claims"
+    __table_args__ = (sa.Index("ix_csi_claims_driver_uid_number", "driver_uid", "number"),)
 
     holder: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
     volume: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
@@ -85,3 +92,19 @@ class CsiClaim(Base):
     backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
     capacity: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     unpublished: orm.Mapped[bool | None] = orm.mapped_column()
+    number: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    persistent_volume: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
+
+
+class CsiClaimEnd(Base):
+    """The end of a claim by its holder, with the driver's ``claims_version`` of that change. The last ones are kept.
+
+    A claim whose lease has ended has no such row.
+    """
+
+    __tablename__ = "csi_claim_ends"
+
+    driver_uid: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    number: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    holder: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    volume: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy import orm
 
 from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool, Storage
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.extensions.kubernetes.provisioner.provisioner_pools import ProvisionerPool

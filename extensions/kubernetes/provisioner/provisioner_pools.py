@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import msgspec
 
 from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorTerm
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
 from tonnage.extensions.kubernetes.provisioner.provisioner_objects import CapacityObject
 from tonnage.extensions.kubernetes.provisioner.provisioner_state import ProvisionerState
 

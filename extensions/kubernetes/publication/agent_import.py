@@ -13,9 +13,9 @@ from sqlalchemy import orm
 
 from tonnage.extensions.kubernetes.capacity import agent_pools, driver_rows
 from tonnage.extensions.kubernetes.capacity.agent_pools import AgentPool
+from tonnage.extensions.kubernetes.capacity.claim_sums import PoolKey
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch, PoolPatch, StatusPatch, StoragePatch
-from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
 from tonnage.extensions.kubernetes.cluster.quantities import Quantity
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.publication.type_pools import TypePools

@@ -12,7 +12,7 @@ from tonnage.ledger.db.database import Database
 
 
 def test_a_ledger_has_the_tables_of_clusters() -> None:
-    assert alone.tables("kubernetes") == {"csi_drivers", "csi_storages", "csi_pools", "csi_claims"}
+    assert alone.tables("kubernetes") == {"csi_drivers", "csi_storages", "csi_pools", "csi_claims", "csi_claim_ends"}
 
 
 def test_a_scheduler_answers_queries_for_nodes_and_starts_nothing(tmp_path: pathlib.Path, ledger: Database) -> None:  # noqa: F811

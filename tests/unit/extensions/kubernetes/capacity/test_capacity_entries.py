@@ -12,8 +12,8 @@ from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import capacity_entries
 from tonnage.extensions.kubernetes.capacity.capacity_entries import HOSTNAME, CapacityEntry
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Driver, Storage
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.nodes import Node
 
 NODES = [Node("n1", {HOSTNAME: "n1.example.com", "disks": "2"}), Node("n2", {HOSTNAME: "n2", "disks": "8"})]

@@ -5,16 +5,23 @@ import datetime
 
 from tests.unit.extensions.kubernetes.fit.decisions import GI, NODES, NOW, driver, pool, volume, zone
 from tonnage.extensions.kubernetes.capacity import node_packing, pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim, ClaimSums
 from tonnage.extensions.kubernetes.capacity.driver_storage import Storage
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.fit import node_decision
 
 
 def test_updated_columns_leave_the_old_ones_unchanged() -> None:
     before = pool_columns.from_driver(driver(Storage("fast", (pool("p", 4), pool("q", 4)))))
     after = before.updated(2, [("fast", pool("q", 9))], True)
-    found = node_decision.decide({before.name: after}, {}, 0, [volume(9)], NODES, AccessibilityCache())
+    found = node_decision.decide(
+        {before.name: after},
+        {before.name: after.packing_pools(0, ClaimSums())},
+        0,
+        [volume(9)],
+        NODES,
+        AccessibilityCache(),
+    )
     assert [each.pool for each in found.placements(0)] == [("fast", "q")]
     assert before.capacity.tolist() == [4 * GI, 4 * GI]
 
@@ -62,10 +69,12 @@ def test_claims_are_subtracted_from_the_disks_and_expired_pools_take_no_volumes(
     expired = pool("old", 9, expires_at=NOW)
     columns = pool_columns.from_driver(driver(Storage("fast", (pool("p", 4), expired))))
     now = pool_columns.to_microseconds(NOW)
-    packing = columns.packing_pools(now, [ActiveClaim(("fast", "p"), 3 * GI), ActiveClaim(("gone", "x"), GI)])
+    packing = columns.packing_pools(
+        now, ClaimSums([ActiveClaim(("fast", "p"), 3 * GI), ActiveClaim(("gone", "x"), GI)])
+    )
     assert packing.group_free.tolist() == [GI, 0]
     assert packing.max_volume_size.tolist() == [4 * GI, node_packing.NO_VOLUMES]
-    before = columns.packing_pools(now - 1, [])
+    before = columns.packing_pools(now - 1, ClaimSums())
     assert (before.group_free.tolist(), before.max_volume_size.tolist()) == ([4 * GI, 9 * GI], [4 * GI, 9 * GI])
 
 
@@ -78,7 +87,9 @@ def test_live_pools_are_those_of_the_time_of_each_decision() -> None:
         pool("late", 5, expires_at=NOW + 2 * hour, backing_id="disks"),
     )
     columns = pool_columns.from_driver(driver(Storage("fast", stored)))
-    claims = [ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "late"), GI)]
+    claims = ClaimSums(
+        [ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "p"), GI), ActiveClaim(("fast", "late"), GI)]
+    )
 
     def free(later: datetime.timedelta) -> list[int]:
         return columns.packing_pools(pool_columns.to_microseconds(NOW + later), claims).group_free.tolist()

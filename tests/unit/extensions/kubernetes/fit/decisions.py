@@ -8,9 +8,9 @@ from typing import Any
 from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import pool_columns
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim, ClaimSums
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, Storage
 from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import node_decision, refusal_reasons
@@ -40,9 +40,9 @@ def volume(gi: float | None, storage_class: str | None = "fast", *, name: str = 
 
 def decide(drivers: list[Driver], *volumes: Volume, claims: dict[str, list[ActiveClaim]] | None = None) -> Decision:
     known = {each.name: pool_columns.from_driver(each) for each in drivers}
-    decision = node_decision.decide(
-        known, claims or {}, pool_columns.to_microseconds(NOW), volumes, NODES, AccessibilityCache()
-    )
+    now = pool_columns.to_microseconds(NOW)
+    pools = {name: known[name].packing_pools(now, ClaimSums((claims or {}).get(name, ()))) for name in known}
+    decision = node_decision.decide(known, pools, now, volumes, NODES, AccessibilityCache())
     # Each decision of the tests is one more example.
     assert refusal_reasons.counts(decision) == count_reasons(decision)
     return decision

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tests.unit.extensions.kubernetes.fit.figures import DRIVER, GI, patch, pools, volumes
+from tests.unit.extensions.kubernetes.fit.figures import GI, patch, pools, volumes
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
@@ -113,36 +113,3 @@ def test_an_expired_claim_is_not_renewed(ledger: database.Database) -> None:
     over = ledger.run(end)
     ledger.run(capacity_claims.renew, "a", over, node_claim.expires_at)
     assert claim(NodeQueries(ledger), "b", 6) is not None
-
-
-_NOON = datetime.datetime(2026, 11, 28, 12)  # noqa: DTZ001  -- as the ledger has times
-
-
-def row(holder: str, minutes: int, pool: str = "p") -> capacity_claims.ClaimRow:
-    """Return a claim that ends some minutes after noon."""
-    return holder, "data", None, _NOON + datetime.timedelta(minutes=minutes), "fast", pool, 1, None, 9
-
-
-@pytest.mark.parametrize(
-    ("later", "earlier", "minutes", "expected"),
-    [
-        ([row("a", 9), row("b", 9)], [row("b", 9), row("a", 9)], 1, True),
-        # Renewed, ended, released, and added claims.
-        ([row("a", 19), row("b", 9)], [row("a", 9), row("b", 9)], 1, True),
-        ([row("a", 1), row("b", 9)], [row("b", 9)], 1, True),
-        ([row("b", 9)], [row("a", 9), row("b", 9)], 1, True),
-        ([row("a", 9), row("b", 9)], [row("b", 9)], 1, False),
-        # Another pool, and a claim that has been revived.
-        ([row("a", 9, "q"), row("b", 9)], [row("a", 9), row("b", 9)], 1, False),
-        ([row("a", 9), row("b", 9)], [row("a", -1), row("b", 9)], 1, False),
-        # By a clock that has been set back a claim is active that had ended.
-        ([row("a", -1), row("b", 9)], [row("a", -1), row("b", 9)], -2, False),
-        ([row("a", 9), row("b", 9)], [row("b", 9), row("a", 9)], -2, True),
-    ],
-)
-def test_claims_are_part_of_others_whatever_the_ends_of_their_leases(
-    later: list[capacity_claims.ClaimRow], earlier: list[capacity_claims.ClaimRow], minutes: int, expected: bool
-) -> None:
-    at = _NOON + datetime.timedelta(minutes=minutes)
-    claims, others = (capacity_claims.ClaimsOnDrivers({DRIVER: rows}) for rows in (later, earlier))
-    assert claims.are_part_of(others, at, _NOON) is expected

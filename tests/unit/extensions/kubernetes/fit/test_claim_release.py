@@ -652,23 +652,50 @@ def test_nobody_is_asked_if_the_option_is_off(
 
 
 @pytest.mark.usefixtures("made")
+@pytest.mark.parametrize("restarted", [False, True])
 def test_the_claim_lasts_as_long_as_a_volume_whose_claim_was_deleted(
-    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, releaser: ClaimReleaser, restarted: bool
 ) -> None:
     """The driver frees the room when it deletes the volume, which is later."""
     kube.add_volume("data")
     assert releaser.run_once() == 0
     kube.remove_pod("redis")
     kube.remove_claim("data")
+    if restarted:
+        releaser = ClaimReleaser(ledger, cluster, LEASE)
     releaser.notify(None)
     assert releaser.run_once() == 0
+    if restarted:
+        # The lease ends while no extender runs.
+        set_expiry(ledger, -1.0)
+        assert claims_of(ledger) == []
+        assert ClaimReleaser(ledger, cluster, LEASE).revive() == 1
+        releaser = ClaimReleaser(ledger, cluster, LEASE)
+        assert releaser.run_once() == 0
+        assert len(claims_of(ledger)) == 1
     kube.remove_object(VOLUMES.format("pv-data"))
     releaser.notify(None)
     assert releaser.run_once() == 1
 
 
+@pytest.mark.usefixtures("made")
+def test_after_a_restart_the_claim_of_a_deleted_claim_lasts_until_figures_include_its_volume(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, releaser: ClaimReleaser
+) -> None:
+    kube.add_volume("data")
+    assert releaser.run_once() == 0
+    kube.remove_pod("redis")
+    kube.remove_claim("data")
+    releaser = ClaimReleaser(ledger, cluster, LEASE)
+    for size in (9, 8, 7):
+        assert releaser.run_once() == 0
+        write_object(ledger, published_version(kube, size), capacity=size)
+    assert releaser.run_once() == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
 def test_a_claim_ends_with_its_lease_if_its_volume_may_have_been_made_for_nobody(
-    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, releaser: ClaimReleaser, restarted: bool
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast", node="n1")
@@ -677,5 +704,7 @@ def test_a_claim_ends_with_its_lease_if_its_volume_may_have_been_made_for_nobody
     kube.remove_pod("redis")
     kube.remove_claim("data")
     ending = set_expiry(ledger, LEASE / 4)
+    if restarted:
+        releaser = ClaimReleaser(ledger, cluster, LEASE)
     assert releaser.run_once() == 0
     assert claims_of(ledger)[0].expires_at == ending

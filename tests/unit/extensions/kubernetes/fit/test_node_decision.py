@@ -7,8 +7,8 @@ import datetime
 import pytest
 
 from tests.unit.extensions.kubernetes.fit.decisions import GI, NOW, decide, driver, fitting, pool, reason, volume, zone
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim
 from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Storage
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.cluster.volumes import CopySource
 from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalCode
 

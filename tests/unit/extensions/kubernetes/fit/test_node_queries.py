@@ -85,9 +85,9 @@ def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
 def test_a_driver_that_appears_after_locking_is_not_used(
     ledger: database.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = PoolCache.read
+    real = PoolCache.read_states
 
-    def read(self: PoolCache, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> Any:
+    def read_states(self: PoolCache, session: orm.Session, names: Iterable[str], *, lock: bool = False) -> Any:
         columns_by_driver = real(self, session, names, lock=lock)
         if lock:
             monkeypatch.undo()
@@ -98,7 +98,7 @@ def test_a_driver_that_appears_after_locking_is_not_used(
             )
         return columns_by_driver
 
-    monkeypatch.setattr(PoolCache, "read", read)
+    monkeypatch.setattr(PoolCache, "read_states", read_states)
     node_claim = claim(NodeQueries(ledger), "a", 6)
     assert node_claim is not None
     assert node_claim.placements == ()
@@ -364,9 +364,9 @@ def test_concurrent_claims_of_one_holder_leave_the_last_one(shared: database.Dat
     decision = capacity.decide(volumes(6), NODES)
 
     def store_slowly(session: orm.Session) -> None:
-        capacity_claims.store(
-            session, "a", "n0", decision.placements(0), capacity_claims.now(session) + datetime.timedelta(hours=1)
-        )
+        later = capacity_claims.now(session) + datetime.timedelta(hours=1)
+        versions = capacity_claims.lock(session, [DRIVER])
+        capacity_claims.store(session, "a", "n0", decision.placements(0), later, versions)
         first.set()
         assert go.wait(20)
 

@@ -4,8 +4,8 @@
 import datetime
 
 from tests.unit.extensions.kubernetes.fit.decisions import GI, NOW, decide, driver, fitting, pool, reason, volume
+from tonnage.extensions.kubernetes.capacity.claim_sums import ActiveClaim
 from tonnage.extensions.kubernetes.capacity.driver_storage import Storage
-from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
 from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReasons
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Room that comes: claims that end, and figures that grow."""
 
+import datetime
+from typing import Any
+
 import pytest
 
-from tests.unit.extensions.kubernetes.fit.figures import DRIVER, claim_for_pod, write
+from tests.unit.extensions.kubernetes.fit.figures import DRIVER, LEASE, claim_for_pod, write
 from tonnage.capacity import type_conversion
-from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity import claim_rows, driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.room_watch import RoomWatch
@@ -38,12 +41,20 @@ def test_room_comes_when_a_claim_is_released(ledger: database.Database, room: Ro
     assert not room.has_come()
 
 
-def test_room_comes_when_a_lease_ends(ledger: database.Database, room: RoomWatch) -> None:
+def test_room_comes_when_a_lease_ends(
+    ledger: database.Database, room: RoomWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim_for_pod(ledger, "data")
     assert not room.has_come()
-    with ledger.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE csi_claims SET expires_at = '2020-01-01 00:00:00.000000'")
+    real = claim_rows.moment
+
+    def later(*arguments: Any) -> claim_rows.Moment:
+        moment = real(*arguments)
+        return moment._replace(now=moment.now + datetime.timedelta(seconds=LEASE))
+
+    monkeypatch.setattr(claim_rows, "moment", later)
     assert room.has_come()
+    assert not room.has_come()
 
 
 def test_room_comes_with_larger_figures(ledger: database.Database, room: RoomWatch) -> None:
