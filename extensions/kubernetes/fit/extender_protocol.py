@@ -141,8 +141,12 @@ class Extender:
         volumes = pod_volumes.unprovisioned(pod, self._cluster)
         if not volumes:
             return PreemptionResult(preemption.remaining(victims, dict.fromkeys(victims, True)))
-        nodes = self._named(list(victims))
         self._before_claims()
+        # With its own claim subtracted, kube-scheduler refuses the node of the claim, where no pod may have to go.
+        claimed_nodes = self._queries.nodes_of_published_claims(pod.holder)
+        if claimed_nodes:
+            victims = {name: of_node for name, of_node in victims.items() if name in claimed_nodes}
+        nodes = self._named(list(victims))
         decision = self._queries.decide(volumes, nodes, pod.holder)
         kept = preemption.remaining(victims, dict(zip(nodes.names, decision.packing.fits.tolist(), strict=True)))
         LOG.info("Pod %s: pods may be evicted from %d of %d nodes", pod.full_name, len(kept), len(victims))

@@ -17,6 +17,10 @@ At its next turn kube-scheduler compares the pod with the published capacity bef
 less the pod's own claims, it would refuse the node for good, and evict pods from another one. So these claims are not
 subtracted from published capacity.
 
+A pod with a claim that is subtracted, because it was claimed for without evictions, may come back too, for example
+because its binding failed. Then kube-scheduler refuses the node of the claim likewise. So pods are evicted from this
+node alone, until the claim is no longer subtracted, some seconds later: by then kube-scheduler can judge all nodes.
+
 The pod may keep this node after kube-scheduler has placed it on another one, where its volumes are being made. So a pod
 with such a volume, or with claims on another node, is left alone.
 """

@@ -21,6 +21,9 @@ class Queries:
     def decide(self, *arguments: Any) -> None:
         raise errors.Unavailable("password of the database")
 
+    def nodes_of_published_claims(self, holder: str) -> set[str]:
+        raise errors.Unavailable("password of the database")
+
 
 @pytest.fixture
 def extender() -> Extender:

@@ -15,7 +15,7 @@ from tonnage.extensions.kubernetes.cluster import objects
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
 from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
-from tonnage.extensions.kubernetes.fit import preemption
+from tonnage.extensions.kubernetes.fit import capacity_claims, preemption
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
 from tonnage.extensions.kubernetes.fit.claim_revival import ClaimRevival
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender
@@ -93,9 +93,9 @@ class Scheduler:
         self.nominations = Nominations(queries, cluster, LEASE, lambda: self.seconds)
         self._extender = Extender(queries, cluster, LEASE, None, self.nominations)
 
-    def evict_for(self, pod: str, claim: str) -> list[str]:
+    def evict_for(self, pod: str, claim: str, *nodes: str) -> list[str]:
         """Return the nodes from which pods may be evicted for a pod."""
-        sent = {"n1": {"Pods": [{"UID": "victim"}], "NumPDBViolations": 0}}
+        sent = {node: {"Pods": [{"UID": "victim"}], "NumPDBViolations": 0} for node in nodes or ("n1",)}
         answer = self._extender.preempt(self._call(pod, claim, NodeNameToMetaVictims=sent))
         return list(answer.node_name_to_meta_victims)
 
@@ -348,3 +348,18 @@ def test_the_revival_tells_evictions_from_volumes_that_are_being_made(
     with caplog.at_level("INFO"):
         ClaimRevival(written, NodeQueries(written), cluster, 60.0).ensure()
     assert caplog.messages == ["Pod default/redis: pods are evicted for it from n1, whose room has gone meanwhile"]
+
+
+def test_nobody_is_evicted_elsewhere_while_kube_scheduler_counts_the_claim_of_the_pod_against_it(
+    scheduler: Scheduler, written: database.Database, kube: KubeApi
+) -> None:
+    """Its binding has failed. The node of its claim has room for it, which published capacity does not show yet."""
+    both = {"name": "s", "capacity": "10Gi", "nodeList": ["n1", "n2"]}
+    patch(written, {"storage": [{"storageClassName": "fast", "pools": [both]}]})
+    assert scheduler.fits("redis", "a")
+    assert held(written) == ["n1"]
+    assert scheduler.evict_for("redis", "a", "n2") == []
+    assert scheduler.evict_for("redis", "a", "n1", "n2") == ["n1"]
+    written.run(capacity_claims.set_published, "uid of redis", False)
+    assert scheduler.evict_for("redis", "a", "n2") == ["n2"]
+    assert scheduler.evict_for("redis", "a", "n1", "n2") == ["n1", "n2"]
