@@ -307,10 +307,12 @@ def cluster(
 
 
 @pytest.mark.heavy
-def test_the_standalone_is_emptied_while_copies_fail_and_it_is_killed() -> None:
-    with deployment(4, Addresses()) as tonnage:
+@pytest.mark.timeout(2 * LONGEST)
+@pytest.mark.parametrize(("volumes", "faults"), [(4, 3), (200, 50)], ids=["short", "long"])
+def test_the_standalone_is_emptied_while_copies_fail_and_it_is_killed(volumes: int, faults: int) -> None:
+    with deployment(volumes, Addresses()) as tonnage:
         tonnage.start()
-        empty_under_faults(tonnage, Faults(tonnage, None, 3), 4, 3)
+        empty_under_faults(tonnage, Faults(tonnage, None, 3), volumes, faults)
 
 
 @pytest.mark.heavy
