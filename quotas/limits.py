@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import volume_usage
 
 #: No limit.
@@ -153,17 +154,19 @@ _ROW = models.table(models.QuotaLimit).c
 _RESOURCES = {resource.value: resource for resource in Resource}
 
 #: The statement is built once, as it is executed for each batch of requests.
-_READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
-    sa.or_(
-        sa.and_(_ROW.holder == Holder.CLASS.value, _ROW.name == sa.bindparam("of_class")),
-        sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sa.bindparam("of_projects", expanding=True))),
+_READ = Prepared(
+    sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
+        sa.or_(
+            sa.and_(_ROW.holder == Holder.CLASS.value, _ROW.name == sa.bindparam("of_class")),
+            sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sa.bindparam("of_projects", expanding=True))),
+        )
     )
 )
 
 
 #: The resources that a volume takes.
 _OF_VOLUMES = (*COUNTED, Resource.PER_VOLUME_GIGABYTES)
-_ANY_OF_VOLUMES = (
+_ANY_OF_VOLUMES = Prepared(
     sa.select(sa.literal(1))
     .where(_ROW.hard_limit >= 0, _ROW.resource.in_([resource.value for resource in _OF_VOLUMES]))
     .limit(1)
@@ -174,7 +177,7 @@ def has_volume_limits(session: orm.Session, defaults: Mapping[Resource, int]) ->
     """Return whether any limit applies to volumes. Without one a request for a volume needs no reservation."""
     if any(defaults.get(resource, UNLIMITED) >= 0 for resource in _OF_VOLUMES):
         return True
-    return session.connection().execute(_ANY_OF_VOLUMES).first() is not None
+    return bool(_ANY_OF_VOLUMES.rows(session.connection(), {}))
 
 
 def read(
@@ -186,7 +189,7 @@ def read(
     """Return the limits of projects and their users, and of a class. ``defaults`` are the limits of the options."""
     rows: dict[LimitOwner, dict[Item, int]] = {}
     parameters = {"of_class": class_name, "of_projects": sorted(project_ids)}
-    for row in session.connection().execute(_READ, parameters):
+    for row in _READ.rows(session.connection(), parameters):
         rows.setdefault(LimitOwner(Holder(row[0]), row[1], row[2]), {})[Item(_RESOURCES[row[3]], row[4])] = int(row[5])
     # A copy: the configuration may change while the result is in use.
     return Limits(dict(defaults), rows)

@@ -19,9 +19,9 @@ from tonnage.api.schemas import booleans, fields, group_bodies, type_bodies
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.catalog import group_types, qos_specs, type_access, type_catalog, volume_types
+from tonnage.ledger.catalog import filter_values, group_types, qos_specs, type_access, type_catalog, volume_types
 from tonnage.ledger.catalog.type_catalog import TypeRow
-from tonnage.ledger.db import filter_values, paging
+from tonnage.ledger.db import paging
 
 _IS_PUBLIC = {"is_public": (*booleans.WORDS, "none", "None", "NONE")}
 _VOLUME_TYPES_QUERY = Query(

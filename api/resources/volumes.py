@@ -17,8 +17,7 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import groups, volumes
-from tonnage.ledger.db import filter_values
+from tonnage.ledger.catalog import filter_values, groups, volumes
 from tonnage.ledger.inventory import volume_figures
 from tonnage.rpc import contract
 from tonnage.rpc.clients.call_batcher import CallBatcher

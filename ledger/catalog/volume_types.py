@@ -10,12 +10,13 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors, type_specs
 from tonnage.ledger import models
+from tonnage.ledger.catalog import filter_values
 from tonnage.ledger.catalog.type_catalog import TypeCatalog
-from tonnage.ledger.db import dialects, filter_values
+from tonnage.ledger.db import dialects
 from tonnage.ledger.locks import pool_counters
 
 #: Keys that filter a list of volume types. The value of ``extra_specs`` has the format of
-#: :mod:`tonnage.ledger.db.filter_values`.
+#: :mod:`tonnage.ledger.catalog.filter_values`.
 FILTERS = frozenset({"extra_specs", "name"})
 
 #: The name of the type that the migrations create, for volumes that are created without a type.

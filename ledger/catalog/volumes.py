@@ -16,8 +16,10 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger.catalog import filter_values
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.db import filter_values, paging
+from tonnage.ledger.db import paging
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 
@@ -122,15 +124,15 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> VolumeD
     statement, parameters = _GET, {"of_volume": volume_id.lower()}
     if project_id is not None:
         statement, parameters["of_project"] = _GET_OF_PROJECT, project_id
-    row = session.connection().execute(statement, parameters).first() if is_id(volume_id) else None
-    if row is None:
+    rows = statement.rows(session.connection(), parameters) if is_id(volume_id) else ()
+    if not rows:
         raise errors.NotFound(f"Volume {volume_id} could not be found.")
-    return _details(row)
+    return _details(rows[0])
 
 
 def load(session: orm.Session, volume_ids: Sequence[str]) -> list[VolumeDetails]:
     """Return the existing volumes with these ids, in the order of the ids."""
-    rows = {row[0]: row for row in session.connection().execute(_LOAD, {"ids": volume_ids})}
+    rows = {row[0]: row for row in _LOAD.rows(session.connection(), {"ids": volume_ids})}
     return [_details(rows[volume_id]) for volume_id in volume_ids if volume_id in rows]
 
 
@@ -329,9 +331,10 @@ _COLUMNS: tuple[sa.Column[Any], ...] = tuple(
 )
 #: The statements are built once, as they are executed for most requests.
 _SELECT: sa.Select[Any] = sa.select(*_COLUMNS).select_from(_VOLUME.outerjoin(_TYPE).outerjoin(_POOL))
-_GET = _SELECT.where(_VOLUME.c.id == sa.bindparam("of_volume"))
-_GET_OF_PROJECT = _GET.where(_VOLUME.c.project_id == sa.bindparam("of_project"))
-_LOAD = _SELECT.where(_VOLUME.c.id.in_(sa.bindparam("ids", expanding=True)))
+_OF_ID = _SELECT.where(_VOLUME.c.id == sa.bindparam("of_volume"))
+_GET = Prepared(_OF_ID)
+_GET_OF_PROJECT = Prepared(_OF_ID.where(_VOLUME.c.project_id == sa.bindparam("of_project")))
+_LOAD = Prepared(_SELECT.where(_VOLUME.c.id.in_(sa.bindparam("ids", expanding=True))))
 
 
 def _details(row: sa.Row[Any]) -> VolumeDetails:

@@ -32,6 +32,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.claims import clone_sources, group_backends, request_keys
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.inventory import pending_claims
 from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules
 from tonnage.ledger.models import claim_verbs
@@ -213,12 +214,12 @@ def _apply_claims(session: orm.Session, by_pool: Sequence["_ClaimSums"], calcula
     return _apply_batch(session, batch, _APPLY_CLAIMS[calculation])
 
 
-def _apply_batch(session: orm.Session, batch: Sequence["_ClaimSums"], statement: sa.Update) -> bool:
+def _apply_batch(session: orm.Session, batch: Sequence["_ClaimSums"], statement: Prepared) -> bool:
     """Do the same as :func:`_apply_claims` in one statement, for pools that do not share a storage with each other."""
     if not batch:
         return True
-    result = session.connection().execute(statement, [dict(claim_sums.parameters) for claim_sums in batch])
-    if result.rowcount != len(batch):
+    matched = statement.change(session.connection(), [claim_sums.parameters for claim_sums in batch])
+    if matched != len(batch):
         return False
     for sums in batch:
         if sums.storage_id is not None:
@@ -226,7 +227,7 @@ def _apply_batch(session: orm.Session, batch: Sequence["_ClaimSums"], statement:
     return True
 
 
-def _mixed_update(sums: "_ClaimSums", calculation: Calculation) -> sa.Update:
+def _mixed_update(sums: "_ClaimSums", calculation: Calculation) -> Prepared:
     """Return the update for a mix of thin and thick claims on one pool, with the further comparisons that it needs."""
     conditions = []
     if calculation is Calculation.CINDER:
@@ -234,7 +235,7 @@ def _mixed_update(sums: "_ClaimSums", calculation: Calculation) -> sa.Update:
             for limit, room in _PHYSICAL_ROOM:
                 fits = sa.literal(float(most)) <= (room - before) * _POOL.ratio + TOLERANCE_GB
                 conditions.append(sa.or_(limit.is_(None), fits))
-    return _APPLY_CLAIMS[calculation].where(*conditions)
+    return Prepared(_conditional_update(calculation).where(*conditions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +352,7 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
     )
 
 
-_APPLY_CLAIMS = {calculation: _conditional_update(calculation) for calculation in Calculation}
+_APPLY_CLAIMS = {calculation: Prepared(_conditional_update(calculation)) for calculation in Calculation}
 
 
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen_volumes: Mapping[str, SeenVolume]) -> None:
@@ -385,7 +386,7 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen_volum
         (booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id
     )
     for booking in existing:
-        if session.connection().execute(_CHANGE[booking.verb], _change(booking, seen_volumes)).rowcount != 1:
+        if _CHANGE[booking.verb].change(session.connection(), [_change(booking, seen_volumes)]) != 1:
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
@@ -424,7 +425,7 @@ _AS_SEEN = (
 )
 
 #: The update of an existing volume's row for each verb, with the state that the row must be in.
-_CHANGE = {
+_CHANGE_OF_VERB = {
     claim_verbs.CREATE: sa.update(models.table(models.Volume))
     .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))
     .values(
@@ -450,3 +451,4 @@ _CHANGE = {
     )
     .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
 }
+_CHANGE = {verb: Prepared(statement) for verb, statement in _CHANGE_OF_VERB.items()}

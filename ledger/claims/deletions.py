@@ -15,6 +15,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes, request_keys, row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.inventory import listings, pending_claims
 from tonnage.ledger.locks import pool_counters, pool_locks
 from tonnage.ledger.models import claim_verbs
@@ -150,7 +151,7 @@ class _Place(NamedTuple):
 
 
 _VOLUME, _POOL = models.table(models.Volume).c, models.table(models.Pool).c
-_PLACES = (
+_PLACES = Prepared(
     sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.name)
     .join_from(models.table(models.Volume), models.table(models.Pool), _POOL.id == _VOLUME.pool_id)
     .where(_VOLUME.id.in_(sa.bindparam("ids", expanding=True)))
@@ -168,7 +169,7 @@ def _lock(
     Raises :class:`~tonnage.ledger.db.database.StaleRead` if a volume has moved to another pool meanwhile.
     """
     connection = session.connection()
-    places = {row[0]: _Place(*row) for row in connection.execute(_PLACES, {"ids": sorted(volume_ids)})}
+    places = {row[0]: _Place(*row) for row in _PLACES.rows(connection, {"ids": sorted(volume_ids)})}
     pools = {pool_locks.PoolPlace(*place[:3]) for place in places.values()}
     locked = pool_locks.lock_placed(session, pools, with_shared=with_shared)
     # The rows are read under the locks: another scheduler may have received the end of a delete meanwhile.

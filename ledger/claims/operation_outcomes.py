@@ -18,6 +18,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import settlement
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import pool_counters, volume_usage
 from tonnage.ledger.models import claim_verbs
 
@@ -130,12 +131,12 @@ def _fail_unplaced(session: orm.Session, volume: VolumeRow | models.Volume, reas
 
 def forget_volume(session: orm.Session, volumes: LockedRows[VolumeRow], volume: VolumeRow) -> None:
     """Remove the row of a volume that is on no pool. The keys of its requests are kept for some days."""
-    session.connection().execute(_COUNT_KEYS, {"of_volume": volume.id})
+    _COUNT_KEYS.change(session.connection(), [{"of_volume": volume.id}])
     volumes.delete(volume)
 
 
 _KEY = models.table(models.RequestKey).c
-_COUNT_KEYS = (
+_COUNT_KEYS = Prepared(
     sa.update(models.table(models.RequestKey))
     .where(_KEY.volume_id == sa.bindparam("of_volume"), _KEY.refused.is_(False))
     .values(counted_from=models.utcnow())

@@ -21,6 +21,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.prepared_statements import Prepared
 
 #: Operations of requests besides the verbs of claims.
 GROUP = "group"
@@ -51,8 +52,12 @@ _INSERT = sa.insert(models.table(models.RequestKey))
 _INSERT_UNLESS_KNOWN = dialects.insert_unless_known(models.table(models.RequestKey))
 _NOW = sa.select(models.utcnow().label("now")).subquery()
 #: A row for each key, with the time; one row with only the time if there is no key.
-_FIND = sa.select(_NOW.c.now, _KEY.request_id, _KEY.volume_id, _KEY.answer).select_from(
-    _NOW.outerjoin(models.table(models.RequestKey), _KEY.request_id.in_(sa.bindparam("request_ids", expanding=True)))
+_FIND = Prepared(
+    sa.select(_NOW.c.now, _KEY.request_id, _KEY.volume_id, _KEY.answer).select_from(
+        _NOW.outerjoin(
+            models.table(models.RequestKey), _KEY.request_id.in_(sa.bindparam("request_ids", expanding=True))
+        )
+    )
 )
 
 
@@ -101,7 +106,7 @@ def find(session: orm.Session, sent_times: Mapping[str, datetime.datetime | None
     """
     if not sent_times:
         return {}
-    rows = session.connection().execute(_FIND, {"request_ids": list(sent_times)}).all()
+    rows = _FIND.rows(session.connection(), {"request_ids": list(sent_times)})
     keys = {id: Key(id, volume, answer.pop(_VERB), answer) for _, id, volume, answer in rows if id is not None}
     before = rows[0].now - EXPIRY
     late = [id for id, at in sent_times.items() if at is not None and at < before and id not in keys]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import sqlalchemy as sa
 
 from tonnage.ledger import models
+from tonnage.ledger.db.prepared_statements import Prepared
 
 
 class _Record(Protocol):
@@ -118,9 +119,9 @@ class LockedRows(Generic[Row]):
                 values = {f"new_{name}": getattr(after, name) for name in changed}
                 updated.setdefault(changed, []).append({"of": after.id, **values})
         if deleted:
-            connection.execute(_DELETE[table], deleted)
+            _DELETE[table].change(connection, deleted)
         for changed, rows in updated.items():
-            connection.execute(_update(table, changed), rows)
+            _update(table, changed).change(connection, rows)
         if inserted:
             connection.execute(_INSERT[table], [{name: getattr(row, name) for name in names} for row in inserted])
         self.rows = {id: row for id, row in self.rows.items() if id not in self._deleted}
@@ -135,7 +136,7 @@ def columns(record: type[Row]) -> list[sa.ColumnElement[Any]]:
 
 def lock_volumes(connection: sa.Connection, ids: Collection[str]) -> LockedRows[VolumeRow]:
     """Lock volumes, sorted by id, and return their rows; those that do not exist are left out."""
-    return LockedRows(VolumeRow, connection.execute(_LOCK_VOLUMES, {"ids": sorted(ids)}) if ids else ())
+    return LockedRows(VolumeRow, _LOCK_VOLUMES.rows(connection, {"ids": sorted(ids)}) if ids else ())
 
 
 def _names(record: type[Any]) -> tuple[str, ...]:
@@ -143,23 +144,23 @@ def _names(record: type[Any]) -> tuple[str, ...]:
 
 
 _NAMES = {record: tuple(field.name for field in fields(record)) for record in (ClaimRow, VolumeRow)}
-_LOCK_VOLUMES = (
+_LOCK_VOLUMES = Prepared(
     sa.select(*columns(VolumeRow))
     .where(VolumeRow.table.c.id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(VolumeRow.table.c.id)
     .with_for_update()
 )
 _TABLES = (ClaimRow.table, VolumeRow.table)
-_DELETE = {table: sa.delete(table).where(table.c.id == sa.bindparam("of")) for table in _TABLES}
+_DELETE = {table: Prepared(sa.delete(table).where(table.c.id == sa.bindparam("of"))) for table in _TABLES}
 _INSERT = {table: sa.insert(table) for table in _TABLES}
-_UPDATES: dict[tuple[sa.Table, tuple[str, ...]], sa.Update] = {}
+_UPDATES: dict[tuple[sa.Table, tuple[str, ...]], Prepared] = {}
 
 
-def _update(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
+def _update(table: sa.Table, names: tuple[str, ...]) -> Prepared:
     """Return the update of these columns. There are few sets of columns that change together; each is built once."""
     statement = _UPDATES.get((table, names))
     if statement is None:
         values = {name: sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in names}
-        statement = sa.update(table).where(table.c.id == sa.bindparam("of")).values(values)
+        statement = Prepared(sa.update(table).where(table.c.id == sa.bindparam("of")).values(values))
         _UPDATES[table, names] = statement
     return statement

@@ -31,6 +31,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import row_changes
 from tonnage.ledger.claims.row_changes import ClaimRow, LockedRows, VolumeRow
 from tonnage.ledger.db import database
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.locks import pool_counters, pool_locks, scheduling_rules, volume_usage
 from tonnage.ledger.locks.pool_counters import CounterChange
@@ -74,7 +75,7 @@ class Result:
 _CLAIM, _POOL = models.table(models.Claim), models.table(models.Pool).c
 _OF_VOLUME = _CLAIM.alias("of_volume")
 #: Each pending claim, and each claim of its volume with the place of its pool.
-_PENDING = (
+_PENDING = Prepared(
     sa.select(
         *(_CLAIM.c.id, _CLAIM.c.volume_id, _CLAIM.c.verb, _CLAIM.c.pool_id == _OF_VOLUME.c.pool_id),
         *(_POOL.id, _POOL.backend_id, _POOL.storage_id),
@@ -84,10 +85,12 @@ _PENDING = (
     .where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)), _CLAIM.c.state == pool_counters.PENDING)
 )
 _CLAIMS = sa.select(*row_changes.columns(ClaimRow)).order_by(_CLAIM.c.id).with_for_update()
-_LOCK_CLAIMS = _CLAIMS.where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True)))
-_LOCK_CLAIMS_OF_VOLUMES = _CLAIMS.where(
-    _CLAIM.c.volume_id.in_(sa.bindparam("volume_ids", expanding=True)),
-    _CLAIM.c.pool_id.in_(sa.bindparam("pool_ids", expanding=True)),
+_LOCK_CLAIMS = Prepared(_CLAIMS.where(_CLAIM.c.id.in_(sa.bindparam("ids", expanding=True))))
+_LOCK_CLAIMS_OF_VOLUMES = Prepared(
+    _CLAIMS.where(
+        _CLAIM.c.volume_id.in_(sa.bindparam("volume_ids", expanding=True)),
+        _CLAIM.c.pool_id.in_(sa.bindparam("pool_ids", expanding=True)),
+    )
 )
 
 _NOTHING = CounterChange()
@@ -105,7 +108,7 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
     Raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead: an agent forgets an
     outcome that was accepted, and its claim may be in that copy only.
     """
-    pending = session.connection().execute(_PENDING, {"ids": claim_ids}).all()
+    pending = _PENDING.rows(session.connection(), {"ids": claim_ids})
     if not pending:
         scheduling_rules.read_generation(session)
         return None
@@ -145,9 +148,9 @@ def _begun(
     volumes = row_changes.lock_volumes(connection, volume_ids)
     if copies_in is not None:
         of_volumes = {"volume_ids": sorted(volume_ids), "pool_ids": sorted(copies_in)}
-        claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS_OF_VOLUMES, of_volumes))
+        claims = LockedRows(ClaimRow, _LOCK_CLAIMS_OF_VOLUMES.rows(connection, of_volumes))
     else:
-        claims = LockedRows(ClaimRow, connection.execute(_LOCK_CLAIMS, {"ids": sorted(claim_ids)}))
+        claims = LockedRows(ClaimRow, _LOCK_CLAIMS.rows(connection, {"ids": sorted(claim_ids)}))
     return Settlement(
         session=session,
         locked=locked,

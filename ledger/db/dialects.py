@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.models.base import utcnow
 
 #: Execution option of connections that only read.
@@ -68,8 +69,8 @@ _PARAMETERS: Mapping[str, Mapping[str, int | str]] = {
 _MYSQL_READ_ONLY = "CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"
 
 #: Queries for whether the server takes no writes, and for the time, by SQLAlchemy's name of the database.
-_FIRST_QUERIES: Mapping[str, sa.Executable] = {
-    name: sa.select(sa.literal_column(condition), utcnow())
+_FIRST_QUERIES = {
+    name: Prepared(sa.select(sa.literal_column(condition), utcnow()))
     for name, condition in (
         ("postgresql", "current_setting('transaction_read_only') = 'on'"),
         ("mysql", _MYSQL_READ_ONLY),
@@ -105,7 +106,7 @@ def require_writable(connection: sa.Connection) -> datetime.datetime:
 
     Raises :class:`ReadOnlyServer` if the server takes no writes.
     """
-    is_read_only, now = connection.execute(_FIRST_QUERIES[connection.dialect.name]).one()
+    is_read_only, now = _FIRST_QUERIES[connection.dialect.name].rows(connection, {})[0]
     if is_read_only:
         raise ReadOnlyServer("the server takes no writes (read-only)")
     assert isinstance(now, datetime.datetime)  # noqa: S101  -- SQLAlchemy declares no type for the row

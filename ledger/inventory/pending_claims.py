@@ -3,12 +3,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.models import claim_verbs
 
@@ -44,30 +46,43 @@ class PendingClaim:
     age: float = 0.0
 
 
+_CLAIM, _POOL, _VOLUME = (models.table(model).c for model in (models.Claim, models.Pool, models.Volume))
+_PENDING = (
+    sa.select(
+        *(_CLAIM.id, _CLAIM.backend_id, _CLAIM.pool_id, _CLAIM.volume_id, _CLAIM.verb, _CLAIM.target_size_gb),
+        *(_CLAIM.physical_gb, _CLAIM.provisioning, _CLAIM.request_id, _CLAIM.source_pool_id, _CLAIM.reference),
+        *(_CLAIM.created_at, _POOL.name.label("pool_name"), models.utcnow().label("now")),
+    )
+    .join_from(models.table(models.Claim), models.table(models.Pool), _POOL.id == _CLAIM.pool_id)
+    .where(_CLAIM.state == pool_counters.PENDING)
+)
+_ALL = Prepared(_PENDING)
+_OF_BACKEND = Prepared(_PENDING.where(_CLAIM.backend_id == sa.bindparam("on")))
+_OF_IDS = Prepared(_PENDING.where(_CLAIM.id.in_(sa.bindparam("ids", expanding=True))))
+_UNPLACED = Prepared(
+    sa.select(_VOLUME.id).where(_VOLUME.status == "creating", _VOLUME.pool_id.is_(None)).order_by(_VOLUME.created_at)
+)
+
+
 def load(
     session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
 ) -> list[PendingClaim]:
     """Return the claims that wait for their agent, oldest first: all, of one backend, or those with these ids."""
-    claim = models.Claim
-    statement = (
-        sa.select(claim, models.Pool.name, models.utcnow())
-        .join(models.Pool, models.Pool.id == claim.pool_id)
-        .where(claim.state == pool_counters.PENDING)
-    )
-    if backend_id is not None:
-        statement = statement.where(claim.backend_id == backend_id)
-    statements = (
-        [statement] if ids is None else [statement.where(claim.id.in_(chunk)) for chunk in dialects.in_chunks(ids)]
-    )
-    rows = [row for query in statements for row in session.execute(query)]
-    rows.sort(key=lambda row: (row[0].created_at, row[0].id))
-    sources = _sources(session, [row for row, _, _ in rows])
+    connection = session.connection()
+    if ids is not None:
+        rows = [row for chunk in dialects.in_chunks(ids) for row in _OF_IDS.rows(connection, {"ids": chunk})]
+    elif backend_id is not None:
+        rows = _OF_BACKEND.rows(connection, {"on": backend_id})
+    else:
+        rows = _ALL.rows(connection, {})
+    rows.sort(key=lambda row: (row.created_at, row.id))
+    sources = _sources(session, rows)
     return [
         PendingClaim(
             id=row.id,
             backend_id=row.backend_id,
             pool_id=row.pool_id,
-            pool_name=pool_name,
+            pool_name=row.pool_name,
             volume_id=row.volume_id,
             verb=row.verb,
             target_size_gb=row.target_size_gb,
@@ -75,13 +90,13 @@ def load(
             request_id=row.request_id,
             source=sources.get(row.id),
             reference=row.reference,
-            age=models.age(now, row.created_at) or 0.0,
+            age=models.age(row.now, row.created_at) or 0.0,
         )
-        for row, pool_name, now in rows
+        for row in rows
     ]
 
 
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
+def _sources(session: orm.Session, claims: Sequence[Any]) -> dict[str, SourceVolume]:
     """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
     volume, pool = models.Volume, models.Pool
     sources: dict[str, SourceVolume] = {}
@@ -115,11 +130,4 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
 
 def unplaced_volumes(session: orm.Session) -> list[str]:
     """Return volumes that are being created and on no pool: their last attempt failed and the next has not begun."""
-    volume = models.Volume
-    return list(
-        session.scalars(
-            sa.select(volume.id)
-            .where(volume.status == "creating", volume.pool_id.is_(None))
-            .order_by(volume.created_at)
-        )
-    )
+    return [row.id for row in _UNPLACED.rows(session.connection(), {})]

@@ -12,6 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import backend_notices, pool_counters, pool_locks, scheduling_rules
 
 
@@ -102,21 +103,7 @@ def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastR
 
     The keys of the result are indexes of ``reports``.
     """
-    backend = models.Backend
-    rows = session.execute(
-        sa.select(
-            backend.id,
-            backend.epoch,
-            backend.report_seq,
-            backend.report_covers,
-            backend.rules_generation,
-            backend.last_report_at,
-            backend.report_age,
-        )
-        .where(backend.id.in_([report.backend_id for report in reports]))
-        .order_by(backend.id)
-        .with_for_update()
-    )
+    rows = _LOCK.rows(session.connection(), {"ids": [report.backend_id for report in reports]})
     last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _LastReport(row[5], row[6])) for row in rows}
     accepted: dict[int, _LastReport] = {}
     for number, report in enumerate(reports):
@@ -129,12 +116,12 @@ def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastR
         for report in (reports[number] for number in accepted)
     ]
     if parameters:
-        session.connection().execute(_RECORD, sorted(parameters, key=lambda values: values["of"]))
+        _RECORD.change(session.connection(), sorted(parameters, key=lambda values: values["of"]))
     return accepted
 
 
 def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_LastReport]) -> list[Applied]:
-    pool, claim = models.Pool, models.Claim
+    pool = models.Pool
     ids = [
         {figure.name: figure.id for figure in report.figures if figure.id is not None}
         | (_insert(session, report) if any(figure.id is None for figure in report.figures) else {})
@@ -145,11 +132,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     vanished = {pool_id for report in reports for pool_id in report.vanished}
     waiting = {
         (row[0], row[1])
-        for row in session.execute(
-            sa.select(claim.backend_id, claim.pool_id)
-            .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
-            .distinct()
-        )
+        for row in _WAITING.rows(session.connection(), {"backends": [report.backend_id for report in reports]})
         if row[1] not in unchanged
     }
     written = {pool_id for ids_by_name in ids for pool_id in ids_by_name.values()}
@@ -275,7 +258,7 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         for figure in report.figures
     ]
     if rows:
-        session.connection().execute(_WRITE, sorted(rows, key=lambda row: row["of"]))
+        _WRITE.change(session.connection(), sorted(rows, key=lambda row: row["of"]))
     moved = [
         ids_by_name[figure.name]
         for report, ids_by_name in zip(reports, ids, strict=True)
@@ -353,7 +336,7 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
         for pool_id, report in sorted(reports.items())
     ]
     if rows:
-        session.connection().execute(_COVER, rows)
+        _COVER.change(session.connection(), rows)
 
 
 def _contain(session: orm.Session, reports: Sequence[Report], waiting: Collection[tuple[int, int]]) -> None:
@@ -361,15 +344,15 @@ def _contain(session: orm.Session, reports: Sequence[Report], waiting: Collectio
 
     ``waiting`` are the ids of the backends and pools with claims that the reports may contain: they have their figures.
     """
-    for statement in (_DROP, _CONTAIN):
+    for of_backend, of_pools in ((_DROP, _DROP_OF_POOLS), (_CONTAIN, _CONTAIN_OF_POOLS)):
         whole = [_ended(report) for report in reports if not (report.unusable or report.postponed)]
         if whole:
-            session.connection().execute(statement, whole)
+            of_backend.change(session.connection(), whole)
         for report in reports:
             if report.unusable or report.postponed:
                 pool_ids = sorted(pool_id for backend_id, pool_id in waiting if backend_id == report.backend_id)
                 for chunk in dialects.in_chunks(pool_ids):
-                    session.connection().execute(statement.where(_CLAIM.c.pool_id.in_(chunk)), _ended(report))
+                    of_pools.change(session.connection(), [{**_ended(report), "pools": chunk}])
 
 
 def _ended(report: Report) -> dict[str, Any]:
@@ -385,13 +368,8 @@ class _Rows:
 def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
     if not pool_ids:
         return _Rows({}, {})
-    pool = models.Pool
-    columns = sa.select(pool.id, pool.generation, *pool_counters.COLUMNS)
-    rows = [
-        row
-        for chunk in dialects.in_chunks(sorted(pool_ids))
-        for row in session.execute(columns.where(pool.id.in_(chunk)))
-    ]
+    chunks = dialects.in_chunks(sorted(pool_ids))
+    rows = [row for chunk in chunks for row in _RESULT.rows(session.connection(), {"ids": chunk})]
     return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: pool_counters.from_row(row[2:]) for row in rows})
 
 
@@ -402,7 +380,17 @@ _SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physi
 # An IN with a list cannot be executed with several rows at once.
 _HAS_ENDED = sa.or_(*(_BACKEND.c.notice == code for code in backend_notices.ENDED))
 
-_RECORD = (
+_LOCK = Prepared(
+    sa.select(
+        *(_BACKEND.c.id, _BACKEND.c.epoch, _BACKEND.c.report_seq, _BACKEND.c.report_covers),
+        *(_BACKEND.c.rules_generation, _BACKEND.c.last_report_at, _BACKEND.c.report_age),
+    )
+    .where(_BACKEND.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(_BACKEND.c.id)
+    .with_for_update()
+)
+
+_RECORD = Prepared(
     sa.update(_BACKEND)
     .where(_BACKEND.c.id == sa.bindparam("of"))
     .values(
@@ -415,7 +403,7 @@ _RECORD = (
     )
 )
 
-_COVER = (
+_COVER = Prepared(
     sa.update(_POOL)
     .where(_POOL.c.id == sa.bindparam("of"))
     .values(covers_epoch=sa.bindparam("epoch"), covers_tick=sa.bindparam("covers"), covers_stamp=sa.bindparam("stamp"))
@@ -432,6 +420,16 @@ _KEEP = (
 )
 
 _CLAIM = models.table(models.Claim)
+_WAITING = Prepared(
+    sa.select(_CLAIM.c.backend_id, _CLAIM.c.pool_id)
+    .where(_CLAIM.c.backend_id.in_(sa.bindparam("backends", expanding=True)), _CLAIM.c.contained.is_(False))
+    .distinct()
+)
+_RESULT = Prepared(
+    sa.select(_POOL.c.id, _POOL.c.generation, *(_POOL.c[column.key] for column in pool_counters.COLUMNS)).where(
+        _POOL.c.id.in_(sa.bindparam("ids", expanding=True))
+    )
+)
 _ENDED = sa.and_(
     _CLAIM.c.backend_id == sa.bindparam("on"),
     _CLAIM.c.contained.is_(False),
@@ -441,14 +439,17 @@ _ENDED = sa.and_(
     ),
 )
 #: A released claim is kept while other pools on its storage may have to see it.
-_DROP = sa.delete(_CLAIM).where(
+_DROP_ENDED = sa.delete(_CLAIM).where(
     _ENDED,
     _CLAIM.c.state == pool_counters.RELEASED,
     sa.or_(_CLAIM.c.contained_by_all, _CLAIM.c.pool_id.in_(sa.select(_POOL.c.id).where(_POOL.c.storage_id.is_(None)))),
 )
-_CONTAIN = sa.update(_CLAIM).where(_ENDED).values(contained=True)
+_CONTAIN_ENDED = sa.update(_CLAIM).where(_ENDED).values(contained=True)
+_IN_POOLS = _CLAIM.c.pool_id.in_(sa.bindparam("pools", expanding=True))
+_DROP, _DROP_OF_POOLS = Prepared(_DROP_ENDED), Prepared(_DROP_ENDED.where(_IN_POOLS))
+_CONTAIN, _CONTAIN_OF_POOLS = Prepared(_CONTAIN_ENDED), Prepared(_CONTAIN_ENDED.where(_IN_POOLS))
 
-_WRITE = (
+_WRITE = Prepared(
     sa.update(_POOL)
     .where(_POOL.c.id == sa.bindparam("of"))
     .values(

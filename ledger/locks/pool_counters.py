@@ -19,6 +19,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.prepared_statements import Prepared
 
 PENDING = "pending"
 CONFIRMED = "confirmed"
@@ -103,8 +104,10 @@ class CounterChange(NamedTuple):
 
 
 _POOL = models.table(models.Pool).c
-_READ = sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
-    _POOL.id.in_(sa.bindparam("pool_ids", expanding=True))
+_READ = Prepared(
+    sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
+        _POOL.id.in_(sa.bindparam("pool_ids", expanding=True))
+    )
 )
 
 
@@ -112,7 +115,7 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
     """Return the counters of the pools."""
     counters: dict[int, Counters] = {}
     for chunk in dialects.in_chunks(pool_ids):
-        rows = session.connection().execute(_READ, {"pool_ids": chunk})
+        rows = _READ.rows(session.connection(), {"pool_ids": chunk})
         counters.update((row[0], from_row(row[1:])) for row in rows)
     return counters
 
@@ -153,7 +156,7 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: 
     if claimed_by is not None:
         statement, parameters = _CLAIM_ON_BACKEND, {"rules": claimed_by}
     rows = [{"of": key, "more": size, **parameters} for key, size in sorted(added.items()) if size]
-    return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
+    return not rows or statement.change(session.connection(), rows) == len(rows)
 
 
 def add_to_pools(session: orm.Session, backends: Mapping[int, int], changes: Mapping[int, CounterChange]) -> None:
@@ -167,25 +170,22 @@ def add_to_pools(session: orm.Session, backends: Mapping[int, int], changes: Map
     add_to_backends(session, by_backend)
     rows = [{"of": pool_id, **change._asdict()} for pool_id, change in sorted(changes.items()) if any(change)]
     if rows:
-        session.connection().execute(_ADD_TO_POOL, rows)
+        _ADD_TO_POOL.change(session.connection(), rows)
 
 
-def _allocation_update(table: sa.Table) -> sa.Update:
-    more = sa.bindparam("more", type_=sa.BigInteger())
-    return (
-        sa.update(table)
-        .where(table.c.id == sa.bindparam("of"))
-        .values(allocated_capacity_gb=table.c.allocated_capacity_gb + more)
-    )
-
-
-_ADD_TO_BACKEND = _allocation_update(models.table(models.Backend))
-_CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
-    models.Backend.enabled.is_(True),
-    models.Backend.draining.is_(False),
-    models.Backend.rules_generation == sa.bindparam("rules"),
+_BACKEND = models.table(models.Backend).c
+_ADD_TO_ALLOCATED = (
+    sa.update(models.table(models.Backend))
+    .where(_BACKEND.id == sa.bindparam("of"))
+    .values(allocated_capacity_gb=_BACKEND.allocated_capacity_gb + sa.bindparam("more", type_=sa.BigInteger()))
 )
-_ADD_TO_POOL = (
+_ADD_TO_BACKEND = Prepared(_ADD_TO_ALLOCATED)
+_CLAIM_ON_BACKEND = Prepared(
+    _ADD_TO_ALLOCATED.where(
+        _BACKEND.enabled.is_(True), _BACKEND.draining.is_(False), _BACKEND.rules_generation == sa.bindparam("rules")
+    )
+)
+_ADD_TO_POOL = Prepared(
     sa.update(models.table(models.Pool))
     .where(_POOL.id == sa.bindparam("of"))
     .values(
@@ -209,11 +209,11 @@ _ADD_TO_POOL = (
 def add_to_shared(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:
     """Add a new claim of one pool to the ``shared`` counters of the other pools on its storage. They must be locked."""
     parameters = {"storage": storage_id, "claimed": pool_id, "size": size, "physical": physical}
-    session.connection().execute(_ADD_TO_SHARED, parameters)
+    _ADD_TO_SHARED.change(session.connection(), [parameters])
 
 
 _WHOLE_SIZE = sa.case((_POOL.storage_free_gb.is_(None), sa.bindparam("size", type_=sa.BigInteger())), else_=0)
-_ADD_TO_SHARED = (
+_ADD_TO_SHARED = Prepared(
     sa.update(models.table(models.Pool))
     .where(_POOL.storage_id == sa.bindparam("storage"), _POOL.id != sa.bindparam("claimed"))
     .values(
@@ -231,23 +231,24 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
     The pools must be locked by an earlier statement: a sum in the statement that takes the lock would be older than the
     lock.
     """
-    claim, pool = models.Claim, models.Pool
-
-    def total(column: orm.InstrumentedAttribute[int]) -> sa.ScalarSelect[int]:
-        return (
-            sa.select(sa.func.coalesce(sa.func.sum(column), 0))
-            .where(claim.pool_id == pool.id, claim.contained.is_(False))
-            .correlate(pool)
-            .scalar_subquery()
-        )
-
     for chunk in dialects.in_chunks(pool_ids):
-        session.execute(
-            sa.update(pool)
-            .where(pool.id.in_(chunk))
-            .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
-            .execution_options(synchronize_session=False)
-        )
+        _RECOUNT.change(session.connection(), [{"pool_ids": chunk}])
+
+
+_CLAIM = models.table(models.Claim).c
+
+
+def _in_flight(column: sa.Column[int]) -> sa.ScalarSelect[int]:
+    total = sa.select(sa.func.coalesce(sa.func.sum(column), 0))
+    of_pool = total.where(_CLAIM.pool_id == _POOL.id, _CLAIM.contained.is_(False))
+    return of_pool.correlate(models.table(models.Pool)).scalar_subquery()
+
+
+_RECOUNT = Prepared(
+    sa.update(models.table(models.Pool))
+    .where(_POOL.id.in_(sa.bindparam("pool_ids", expanding=True)))
+    .values(in_flight_gb=_in_flight(_CLAIM.size_gb), in_flight_physical_gb=_in_flight(_CLAIM.physical_gb))
+)
 
 
 def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:

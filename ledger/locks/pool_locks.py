@@ -10,6 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import database, dialects
+from tonnage.ledger.db.prepared_statements import Prepared
 from tonnage.ledger.locks import ledger_identity, pool_counters
 from tonnage.ledger.locks.pool_counters import Coverage, EndedClaim
 
@@ -65,8 +66,8 @@ class LockedPools:
 _BACKEND, _POOL = models.table(models.Backend).c, models.table(models.Pool).c
 _STORAGE = models.table(models.Storage).c
 _IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_PLACES = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
-_ON_STORAGES = sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS))
+_PLACES = Prepared(sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS)))
+_ON_STORAGES = Prepared(sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS)))
 _READ_BACKENDS = (
     sa.select(_BACKEND.id, _BACKEND.epoch, _BACKEND.rules_generation).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
 )
@@ -79,8 +80,14 @@ _COLUMNS_OF_POOLS = (
 )
 _READ_POOLS = sa.select(*_COLUMNS_OF_POOLS).where(_POOL.id.in_(_IDS)).order_by(_POOL.id)
 _READ_STORAGE = sa.select(*_COLUMNS_OF_POOLS).where(_POOL.storage_id == sa.bindparam("ids")).order_by(_POOL.id)
-_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()
-_LOCK_STORAGE = _READ_STORAGE.with_for_update()
+
+
+def _for_update(statement: sa.Select[Any]) -> Prepared:
+    return Prepared(statement.with_for_update())
+
+
+_LOCK_BACKENDS, _LOCK_POOLS = _for_update(_READ_BACKENDS), _for_update(_READ_POOLS)
+_LOCK_STORAGE = _for_update(_READ_STORAGE)
 
 
 def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> LockedPools:
@@ -125,7 +132,7 @@ def lock_placed(
             raise ledger_identity.moved(session)
     rows: list[Any] = []
     if is_one_storage:
-        rows += connection.execute(_LOCK_STORAGE, {"ids": next(iter(storages))})
+        rows += _LOCK_STORAGE.rows(connection, {"ids": next(iter(storages))})
     else:
         rows += _select(connection, _LOCK_POOLS, ids)
     pools = [_locked_pool(row) for row in rows]
@@ -172,5 +179,5 @@ def _locked_pool(row: Any) -> LockedPool:
     )
 
 
-def _select(connection: sa.Connection, statement: sa.Select[Any], ids: Collection[Any]) -> list[Any]:
-    return [row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})]
+def _select(connection: sa.Connection, statement: Prepared, ids: Collection[Any]) -> list[Any]:
+    return [row for chunk in dialects.in_chunks(sorted(ids)) for row in statement.rows(connection, {"ids": chunk})]

@@ -52,15 +52,15 @@ MUTATIONS = (
     Mutation(
         "A booking requires an enabled backend without a drain.",
         "ledger/locks/pool_counters.py",
-        "    models.Backend.enabled.is_(True),\n    models.Backend.draining.is_(False),\n",
+        "_BACKEND.enabled.is_(True), _BACKEND.draining.is_(False), ",
         "",
         (guards.BOOKINGS,),
     ),
     Mutation(
         "A booking requires the current scheduling rules.",
         "ledger/locks/pool_counters.py",
-        '    models.Backend.rules_generation == sa.bindparam("rules"),\n',
-        '    models.Backend.rules_generation >= sa.bindparam("rules") - 99,\n',
+        '_BACKEND.rules_generation == sa.bindparam("rules")',
+        '_BACKEND.rules_generation >= sa.bindparam("rules") - 99',
         (guards.RULES_AGREEMENT,),
     ),
     Mutation(
@@ -207,8 +207,8 @@ MUTATIONS = (
     Mutation(
         "The ledger sums the in-flight capacity in a separate statement after the locks.",
         "ledger/locks/pool_locks.py",
-        "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()",
-        "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS, _READ_POOLS",
+        "_LOCK_BACKENDS, _LOCK_POOLS = _for_update(_READ_BACKENDS), _for_update(_READ_POOLS)",
+        "_LOCK_BACKENDS, _LOCK_POOLS = Prepared(_READ_BACKENDS), Prepared(_READ_POOLS)",
         (guards.IN_FLIGHT_SUMS,),
     ),
     Mutation(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.capacity import errors
-from tonnage.ledger.db import filter_values
+from tonnage.ledger.catalog import filter_values
 
 TEXTS = st.text(st.characters(exclude_characters="'\"\\\n\r\0", exclude_categories=("Cs",)))
 
