@@ -27,7 +27,7 @@ _CONTAINER = pathlib.Path(__file__).with_name("container.sh")
 _ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 #: Pods in a run of the tests: each gets an address of its own.
-_PODS = 40
+_PODS = 60
 
 _READY_SECONDS = 120.0
 

@@ -201,14 +201,17 @@ class ClaimCache:
         """Yield the claims on a driver, and whether they are the latest that this process has read."""
         uid, version = state.columns.uid, state.claims_version
         with self._lock:
-            known = self._claims.pop(name, None)
+            known = self._claims.get(name)
             if known is not None and known.uid == uid and known.version > version:
-                self._claims[name] = known
                 yield self._read_all(session, uid, version, moment, None), False
                 return
-            # If this fails, all claims are read the next time.
-            claims = self._update(session, known, uid, version, moment)
-            self._claims[name] = claims
+            try:
+                claims = self._claims[name] = self._update(session, known, uid, version, moment)
+            except BaseException:
+                if known is not None:
+                    # All claims are read the next time. The numbers of changes go on from these.
+                    known.uid = ""
+                raise
             yield claims, True
 
     def _update(self, session: orm.Session, known: _Claims | None, uid: str, version: int, moment: Moment) -> _Claims:

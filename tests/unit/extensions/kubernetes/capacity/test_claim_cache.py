@@ -237,12 +237,18 @@ def test_all_is_read_again_after_a_failure(
     ledger: database.Database, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim(ledger, "a", 1)
-    claim(ledger, "b", 2)
+    before = reader.additions
+    assert before is not None
+    ledger.run(capacity_claims.release, "a")
+    claim(ledger, "b", 3)
     with monkeypatch.context() as patched:
         patched.setattr(claim_rows, "since", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             reader.free()
     assert reader.free() == [7, 20, 30]
+    # A decision from before is not taken for one on these claims.
+    assert reader.additions is not None
+    assert reader.additions > before
 
 
 def test_claims_are_moved_from_another_driver(ledger: database.Database, reader: Reader) -> None:
